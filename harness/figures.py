@@ -146,7 +146,7 @@ def name_row(ax: "Axes", name: str, **options: Any) -> None:
     """Write the name of a row of images to the left of its first."""
     ax.yaxis.set_visible(True)
     ax.set_yticks([])
-    ax.set_ylabel(literal(name), fontsize=9, **options)
+    ax.set_ylabel(wrapped(name), fontsize=9, **options)
 
 
 def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
@@ -176,24 +176,15 @@ def chance_line(ax: "Axes", bits: float, label: str) -> None:
     )  # fmt: skip
 
 
-def wrapped(text: str, inches: float) -> str:
-    """Return a label broken into lines that fit at the fonts' usual size."""
-    return _plain(textwrap.fill(_short(text), max(12, int(11 * inches)), break_on_hyphens=False))
+def wrapped(text: str, inches: float = 100.0) -> str:
+    """Return anybody's words as lines that fit at the fonts' usual size, without their middle where they are long.
 
-
-def literal(text: str) -> str:
-    """Return anybody's words as a figure shows them: without their middle where they are long, and no mathematics."""
-    return _plain(_short(text))
-
-
-def _short(text: str) -> str:
+    They are no mathematics, and have no control characters, which no SVG may hold.
+    """
     half = _LONGEST_LABEL // 2
-    return text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
-
-
-def _plain(text: str) -> str:
-    """Return text without mathematics and without the control characters that no SVG may hold."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text).replace("$", r"\$")
+    short = text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
+    plain = "".join(c if c.isprintable() else " " for c in short).replace("$", r"\$")
+    return textwrap.fill(plain, max(12, int(11 * inches)), break_on_hyphens=False)
 
 
 def epoch_axis(ax: "Axes", last: float) -> None:
@@ -236,8 +227,5 @@ def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     if not handles:
         return
     entry_inches = 0.6 + 0.09 * max(len(line) for label in handles for line in label.split("\n"))
-    rows = -(-len(handles) // max(1, min(6, int(figure.get_figwidth() / entry_inches))))
-    columns = -(-len(handles) // rows)
-    names = list(handles)
-    by_row = [name for column in range(columns) for name in names[column::columns]]  # matplotlib fills columns first
-    figure.legend([handles[name] for name in by_row], by_row, loc="outside upper center", ncols=columns)
+    columns = max(1, min(6, int(figure.get_figwidth() / entry_inches)))
+    figure.legend([*handles.values()], [*handles], loc="outside upper center", ncols=columns)

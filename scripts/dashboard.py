@@ -28,6 +28,21 @@ from harness.untrusted_runs import one_line
 from scripts.command_line import argument_parser
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
+PANELS = {  # by the titles of their sections: titles and metrics
+    "Codelength by eraser and architecture": [
+        ("bits per label", "result/bits_per_sample"),
+        ("paper's unit", "result/published"),
+    ],
+    "Curves": [
+        ("loss on the next chunk (bits) over training size", "mdl/n", "mdl/ce_next_bits"),
+        ("validation loss (bits) over epochs, whole dataset", "loss/epoch", "loss/validation_bits"),
+    ],
+    "Backfiring: who ends below its control?": [
+        ("test loss (bits) over training size", "mdl/n", "mdl/ce_test_bits"),
+        ("final loss (bits)", "result/loss_bits"),
+    ],
+    "Erasure": [("gap between class covariances", "certificate/train/covariance_gap")],
+}
 _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 
 
@@ -59,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build(runs: Sequence[StoredRun], entity: str, project: str) -> ws.Workspace:
     """Return a workspace about finished runs of `python -m mdl`."""
-    sections = _panels()
+    sections = {name: [_panel(*panel) for panel in panels] for name, panels in PANELS.items()}
+    sections["Erasure"].append(wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]))
     for comparison in by_setting(runs):
         table = table_of(comparison, ("bits", "difference", "loss", "gap", "below"))
         sections[f"Differences to control, {table.title}"] = [wr.MarkdownPanel(table.markdown())]
@@ -76,34 +92,13 @@ def build(runs: Sequence[StoredRun], entity: str, project: str) -> ws.Workspace:
     )
 
 
-def _panels() -> dict[str, list[Any]]:
-    """Return panels by the titles of their sections."""
-    return {
-        "Codelength by eraser and architecture": [
-            _bars("bits per label", "result/bits_per_sample"),
-            _bars("paper's unit", "result/published"),
-        ],
-        "Curves": [
-            _lines("loss on the next chunk (bits) over training size", "mdl/n", "mdl/ce_next_bits", log_x=True),
-            _lines("validation loss (bits) over epochs, whole dataset", "loss/epoch", "loss/validation_bits"),
-        ],
-        "Backfiring: who ends below its control?": [
-            _lines("test loss (bits) over training size", "mdl/n", "mdl/ce_test_bits", log_x=True),
-            _bars("final loss (bits)", "result/loss_bits"),
-        ],
-        "Erasure": [
-            wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
-            _bars("gap between class covariances", "certificate/train/covariance_gap"),
-        ],
-    }
-
-
-def _bars(title: str, metric: str) -> wr.BarPlot:
-    return wr.BarPlot(title=title, metrics=[metric], layout=wr.Layout(w=12, h=8), **_GROUPED)
-
-
-def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
-    return wr.LinePlot(title=title, x=x, y=[y], log_x=log_x, layout=wr.Layout(w=12, h=8), **_GROUPED)
+def _panel(title: str, *metrics: str) -> Any:
+    """Return a panel of a metric: bars, or lines over the metric before it."""
+    *x, y = metrics
+    layout = wr.Layout(w=12, h=8)
+    if not x:
+        return wr.BarPlot(title=title, metrics=[y], layout=layout, **_GROUPED)
+    return wr.LinePlot(title=title, x=x[0], y=[y], log_x=x[0] == "mdl/n", layout=layout, **_GROUPED)
 
 
 def as_json(workspace: ws.Workspace) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
-from harness.figures import hide_axes, literal, name_row, save
+from harness.figures import hide_axes, name_row, save, wrapped
 from harness.job import Job, erased
 from harness.results.run_labels import display_name
 from mdl.settings import MdlConfig
@@ -83,7 +83,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
         name_row(row[0], display_name(name) + caption, rotation=0, ha="right", va="center")
     for ax, i in zip(axes[0], shown, strict=True):
-        ax.set_title(literal(first.class_names[int(labels[i])]), fontsize=9)
+        ax.set_title(wrapped(first.class_names[int(labels[i])]), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path, dpi=120)
     plt.close(figure)

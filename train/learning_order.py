@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.figures import figure_at, literal, shared_legend, wrapped
+from harness.figures import figure_at, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import ERASER
@@ -156,7 +156,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
             for entry, ax in zip(entries, along, strict=True):
                 for name, curves in samples_of(entry).items():
                     _draw_losses(ax, name, curves)
-                ax.set_title(wrapped(f"{label.display}, {literal(entry['eraser'].display)}", 3.0), fontsize=10)
+                ax.set_title(wrapped(f"{label.display}, {wrapped(entry['eraser'].display)}", 3.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
             along[0].set_ylabel("loss (bits per label)")
         every = (curve for entry in comparison.entries for curves in samples_of(entry).values() for curve in curves)

@@ -9,7 +9,7 @@ frame (`harness.results.table.Row`): it has the columns of `Results.runs`, each 
     members               by seed, the result that has it and its position there; no seed counts twice
     curves                loss curves of the training on everything, by seed, as far as there are any
     incomplete            what is missing beside the rest of the row: "not run", a state, or "2 of 5 seeds"
-    code_difference, published_difference, loss_difference
+    code_difference, loss_difference
                           to the control (`Difference`), corrected for the other entries of the comparison (`holm`);
                           None for the control, and where no seed is shared
     bits_per_sample_on_plateau, published_on_plateau, loss_bits_on_plateau
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # what a run and its control share
-_MEASURES = {"code": "bits_per_label", "published": "published_units", "loss": "test_loss_bits"}  # columns compared
+_MEASURES = {"code": "bits_per_label", "loss": "test_loss_bits"}  # columns compared
 
 Entry = dict[str, Any]
 Member = tuple[Any, int]  # a result, and the position of a seed in it
@@ -329,17 +329,11 @@ def model_of(config: Options) -> Options:
 
 
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
-    """Return datasets with their sizes where one name stands for folders of several sizes."""
-    plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
+    """Return datasets with their sizes: one name may stand for folders of several sizes."""
     size_of = {str(run.config["dataset"]): run.result.train_size for run in runs if run.result is not None}
     sizes = [run.result.train_size if run.result else size_of.get(str(run.config["dataset"])) for run in runs]
-    counts = Counter(
-        name for name, size in {(one["name"], size) for one, size in zip(plain, sizes, strict=True)} if size
-    )
-    return [
-        one | ({"train_size": size} if size and counts[one["name"]] > 1 else {})
-        for one, size in zip(plain, sizes, strict=True)
-    ]
+    plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
+    return [one | ({"train_size": size} if size else {}) for one, size in zip(plain, sizes, strict=True)]
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

@@ -105,9 +105,6 @@ CODES = {
         ),
         "published_on_plateau",
     ),
-    "published_difference": _difference(
-        "Δ in that unit", "published_difference", "published_difference", "units"
-    ),
 }  # fmt: skip
 # columns of networks trained on everything
 FINALS = {
@@ -189,9 +186,7 @@ _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
 def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
-    compared = {
-        "difference": "code_difference", "published_difference": "published_difference", "gap": "loss_difference",
-    }  # fmt: skip
+    compared = {"difference": "code_difference", "gap": "loss_difference"}
     in_shown = [of for name, of in compared.items() if BY_NAME[name] in shown]
     differences = [entry[name] for name in in_shown for entry in run if entry[name]]
     sentences = []

@@ -19,7 +19,6 @@ from harness.figures import (
     epoch_axis,
     figure_of_panels,
     line_width,
-    literal,
     shared_legend,
     size_axis,
     wrapped,
@@ -61,7 +60,7 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
 
 def _plateau_marks(entries: Sequence[Entry], count: str, what: str) -> list[str]:
     """Return a line on each eraser with trainings that never left the plateau."""
-    counts = ((literal(entry["eraser"].display), entry[count]) for entry in entries)
+    counts = ((wrapped(entry["eraser"].display), entry[count]) for entry in entries)
     return [f"‡ {eraser}: {of} {what} on the plateau" for eraser, of in counts if of]
 
 

@@ -20,7 +20,6 @@ from harness.figures import (
     figure_at,
     figure_of_panels,
     hide_axes,
-    literal,
     name_row,
     shared_legend,
     wrapped,
@@ -61,7 +60,7 @@ def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Pa
 def title_of(examples: Examples) -> str:
     """Return the title of a run's figures."""
     names = [getattr(examples.job.config, part)["name"] for part in ("dataset", "eraser", "model")]
-    return literal(" · ".join([*map(display_name, names), f"{len(examples.x):,} examples"]))
+    return wrapped(" · ".join([*map(display_name, names), f"{len(examples.x):,} examples"]))
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
@@ -73,7 +72,7 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
     low, high = float(positive.min()), float(positive.max())
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
-    shown = {f"{literal(name)} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
+    shown = {f"{wrapped(name)} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
     if len(shown) > len(_PALETTE):
         shown = {"all": clipped.numpy()}
     ax.hist([*shown.values()], bins=edges, stacked=True, color=_PALETTE[: len(shown)], label=[*shown])
@@ -95,7 +94,7 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
                 text = wrapped(names[position], _TEXT_INCHES)
                 ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
             label, true = (class_names[int(labels[position])] for labels in (examples.train_labels, examples.labels))
-            label = literal(true if label == true else f"{label} ({true})")
+            label = wrapped(true if label == true else f"{label} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)
@@ -140,9 +139,9 @@ def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: 
                 look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
                 band(ax, removed, 100 * np.array(curves), **look)
             ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-            ax.set_title("\n".join([literal(title), *eraser_note(eraser_fit)]), fontsize=10, wrap=True)
+            ax.set_title("\n".join([wrapped(title), *eraser_note(eraser_fit)]), fontsize=10, wrap=True)
             ax.set_xlabel("training examples removed (%)")
-            ax.set_ylabel(f"test accuracy (%)\n{literal(whose(summaries, config))}", fontsize=10)
+            ax.set_ylabel(f"test accuracy (%)\n{wrapped(whose(summaries, config))}", fontsize=10)
         shared_legend(figure, axes)
     return path
 
@@ -159,8 +158,8 @@ def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path
             ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
             ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"
-            before, after = (literal(movement[end].display) for end in ("from", "to"))
-            title = literal(movement["dataset_model"].display) + rank
+            before, after = (wrapped(movement[end].display) for end in ("from", "to"))
+            title = wrapped(movement["dataset_model"].display) + rank
             ax.set(title=title, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
             ax.set(xscale="log", yscale="log")
     return path
@@ -169,7 +168,7 @@ def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path
 def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path: Path) -> Path:
     """Draw a matrix of correlations per group of runs, every number written into its cell."""
     runs = [[*dict.fromkeys(row[end] for row in group for end in ("run", "another_run"))] for group in shown]
-    longest = max(len(literal(run.display)) for of_group in runs for run in of_group)
+    longest = max(len(wrapped(run.display)) for of_group in runs for run in of_group)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches; names stand beside it, in full
     high = 0.5 + 0.7 * len(shown) + 0.6 * sum(map(len, runs))
     with figure_at(path, width, high, dpi=120) as figure:
@@ -184,9 +183,9 @@ def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path:
                 colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
                 ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
             ax.set_xticks(range(len(of_group)), [str(j + 1) for j in range(len(of_group))])
-            names = [f"{literal(run.display)}  {i + 1}" for i, run in enumerate(of_group)]
+            names = [f"{wrapped(run.display)}  {i + 1}" for i, run in enumerate(of_group)]
             ax.set_yticks(range(len(of_group)), names)
             ax.grid(visible=False)
-            ax.set_title(literal(group[0]["eraser"].display), fontsize=10)
+            ax.set_title(wrapped(group[0]["eraser"].display), fontsize=10)
         figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return path

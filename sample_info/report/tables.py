@@ -156,7 +156,6 @@ def _runs_row(result: InformationResult) -> Row:
     ratios = [one.median_nats and one.largest_nats / one.median_nats for one in f_si]  # 0 where a median is 0
     return {
         "classes": _classes(result),
-        "examples": result.train_size,
         **{name: [one.mean_nats for one in of_seeds] for name, of_seeds in result.information.items()},
         "f_si_nats_median": [one.median_nats for one in f_si],
         "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],
@@ -191,18 +190,8 @@ def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
-def _estimates_row(estimates: Sequence[Any], result: InformationResult) -> Row:
-    doubted = [one.retrained and one.retrained - (one.believed or 0) for one in estimates]
-    row = _over_seeds(estimates)
-    of = {"believable_of": [result.train_size] * len(estimates), "rightly_doubted_of": doubted}
-    return {**row, **of, "rightly_believed_of": row.get("believed")}
-
-
-def _together(heading: str, form: str, over: Mapping[str, Callable[[Sequence[Any]], Any]]) -> Column:
-    """Return a column of numbers that are read together, each of those of the seeds; empty where one is not known."""
-
-    def record(row: Row) -> Record:
-        return {name: of_seeds(values(row, name)) if values(row, name) else None for name, of_seeds in over.items()}
+def _together(heading: str, form: str, record: Callable[[Row], Record]) -> Column:
+    """Return a column of numbers that are read together; empty where one is not known."""
 
     def text(row: Row) -> str:
         numbers = record(row).values()
@@ -211,14 +200,32 @@ def _together(heading: str, form: str, over: Mapping[str, Callable[[Sequence[Any
     return Column(heading, text, record)
 
 
+def _range(heading: str, form: str, over: Mapping[str, Callable[[Sequence[Any]], Any]]) -> Column:
+    """Return a column of a middle, the least and the most, by name the function of the values of the seeds."""
+
+    def record(row: Row) -> Record:
+        return {name: of_seeds(values(row, name)) if values(row, name) else None for name, of_seeds in over.items()}
+
+    return _together(heading, f"{{:{form}}} ({{:{form}}} to {{:{form}}})", record)
+
+
 def _ratio(heading: str, name: str) -> Column:
     """Return a column of ratios over examples: their median, mean over seeds, the least and the largest."""
-    over = {f"{name}_ratio_median": mean, f"{name}_ratio_least": min, f"{name}_ratio_largest": max}
-    return _together(heading, "{:.3g} ({:.3g} to {:.3g})", over)
+    return _range(heading, ".3g", {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max})
 
 
-def _count(heading: str, name: str) -> Column:
-    return _together(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
+def _count(heading: str, name: str, of: Callable[[Row], int]) -> Column:
+    """Return a column of scores counted over seeds, and of how many."""
+
+    def record(row: Row) -> Record:
+        known = values(row, name)
+        return {name: sum(known) if known else None, f"{name}_of": of(row) if known else None}
+
+    return _together(heading, "{:,} of {:,}", record)
+
+
+def _doubted(row: Row) -> int:
+    return sum(values(row, "retrained")) - sum(values(row, "believed"))
 
 
 _EXAMPLE = (
@@ -255,25 +262,21 @@ REFERENCES = (
     spread("predictions", "prediction_pearson", ".3f"),
     spread("rank, weights", "weight_spearman", ".3f"),
     spread("rank, predictions", "prediction_spearman", ".3f"),
-    _ratio("ratio, weights", "weight"),
-    _ratio("ratio, predictions", "prediction"),
+    _ratio("ratio, weights", "weight_ratio"),
+    _ratio("ratio, predictions", "prediction_ratio"),
 )
 ATTRIBUTION = (
     word("method", "method"),
-    _together(
-        "datamodeling score",
-        "{:.3f} ({:.3f} to {:.3f})",
-        dict.fromkeys(("datamodeling_mean", "datamodeling_low", "datamodeling_high"), mean),
-    ),
+    _range("datamodeling score", ".3f", {f"datamodeling_{end}": mean for end in ("mean", "low", "high")}),
     spread("leave-one-out r", "leave_one_out", ".3f"),
     spread("AUROC, wrong labels", "auroc", ".3f"),
 )
 ESTIMATES = (
     replace(word("score", "score"), text=lambda row: SCORES.get(row["score"]) or row["score"]),
-    _count("within a factor of 2, by the estimate", "believable"),
+    _count("within a factor of 2, by the estimate", "believable", lambda row: row["examples"] * seeds_of(row)),
     spread("rank correlation", "spearman", ".3f"),
-    _count("believed, and truly within", "rightly_believed"),
-    _count("doubted, and truly not", "rightly_doubted"),
+    _count("believed, and truly within", "rightly_believed", lambda row: sum(values(row, "believed"))),
+    _count("doubted, and truly not", "rightly_doubted", _doubted),
 )
 _STILL = "the share of the first's most informative tenth that is in the second's"
 MOVEMENTS = (
@@ -292,53 +295,43 @@ AGREEMENT = (
 )
 
 
-SUMMARIES = (word("accuracy", "accuracy"), number("removed", "removed", ".0%"))
-
-
 def tables_of(comparison: Comparison, movements: Sequence[Row] = (), agreements: Sequence[Row] = ()) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
-    runs = [
-        ({"dataset_model": model, "eraser": eraser, "run_id": result.run_id, "seed": result.seeds}, result)
-        for model, eraser, result in information(comparison)
-    ]
+    runs = information(comparison)
 
     def table(
-        title: str, kind: str, columns: Sequence[Column], caption: str, rows: Callable[[Any], Sequence[Row]]
+        kind: str, title: str, columns: Sequence[Column], caption: str, rows: Callable[[Any], Sequence[Row]]
     ) -> Table:
-        frame = [{**who, **row} for who, result in runs for row in rows(result)]
+        frame = [
+            {"dataset_model": model, "eraser": eraser, "run_id": result.run_id, "seed": result.seeds}
+            | {"examples": result.train_size, **row}
+            for model, eraser, result in runs
+            for row in rows(result)
+        ]
         over = "" if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
         whole = " ".join([caption, *([f"{over}."] if over else [])])
         return Table.of(f"sample-info-{kind}", [*WHO, *columns], frame, whole, [RUN], title)
 
-    def parts(field: str, name: str, row: Callable[[Any, InformationResult], Row]) -> Callable[[Any], list[Row]]:
-        """Return the rows of a part of a result, which it has by name."""
-        return lambda result: [{name: key, **row(part, result)} for key, part in (getattr(result, field) or {}).items()]
+    def by_name(field: str, name: str) -> Callable[[Any], list[Row]]:
+        """Return a row for each part in a field of a result."""
+        return lambda result: [
+            {name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
+            for key, part in (getattr(result, field) or {}).items()
+        ]
 
-    orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
+    orders = dict.fromkeys(order for *_, result in runs if result.summaries for order in result.summaries.accuracy)
+    summaries = [word("accuracy", "accuracy"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
+    judged, moved = "Attribution methods judged by retraining", "F-SI example by example, mean over seeds."
     tables = [
-        table("Runs", "runs", RUNS, "docs/sample_info.md.", lambda result: [_runs_row(result)]),
-        table(
-            "Scores and references", "references", REFERENCES, _REFERENCES,
-            parts("references", "compared", lambda seeds, _: _over_seeds(seeds)),
-        ),
-        table(
-            "Estimated errors of scores", "errors", ESTIMATES, _ESTIMATES,
-            parts("error_estimates", "score", _estimates_row),
-        ),
-        table(
-            "Attribution methods judged by retraining", "attribution", ATTRIBUTION, _ATTRIBUTION,
-            parts("attribution", "method", lambda seeds, _: _over_seeds(seeds)),
-        ),
-        Table.of(
-            "sample-info-movement", MOVEMENTS, movements,
-            "F-SI example by example, mean over seeds.", title="How scores move between erasers",
-        ),
-        table(
-            "Subgroups of examples", "groups", GROUPS, _AUROC, parts("groups", "group", lambda group, _: vars(group))
-        ),
+        table("runs", "Runs", RUNS, "docs/sample_info.md.", lambda result: [_runs_row(result)]),
+        table("references", "Scores and references", REFERENCES, _REFERENCES, by_name("references", "compared")),
+        table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, by_name("error_estimates", "score")),
+        table("attribution", judged, ATTRIBUTION, _ATTRIBUTION, by_name("attribution", "method")),
+        Table.of("sample-info-movement", MOVEMENTS, movements, moved, title="How scores move between erasers"),
+        table("groups", "Subgroups of examples", GROUPS, _AUROC, by_name("groups", "group")),
         Table.of("sample-info-agreement", AGREEMENT, agreements, _AGREEMENT, title="Agreement between networks"),
-        table("Summaries", "summaries", [*SUMMARIES, *map(_summary_column, orders)], _SUMMARIES, _summary_rows),
-    ]  # fmt: skip
+        table("summaries", "Summaries", summaries, _SUMMARIES, _summary_rows),
+    ]
     return [table for table in tables if table.rows]
 
 

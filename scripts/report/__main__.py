@@ -81,7 +81,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
         sections = [_section(one, chosen, colours) for one in comparisons]
         sections += _information_sections(scores, reading, colours)
         tables = write_tables(sections, out)
-        sections = draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
+        draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
         page = write_page(sections, out, roots, [*problems, *left_out], colours)
     print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)

@@ -4,7 +4,7 @@ import errno
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from harness.untrusted_runs import printable
 MAX_FIGURES = 60  # a figure takes half a second
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
     """A part of the report.
 
@@ -31,7 +31,7 @@ class Section:
         text: a line below the heading.
         runs: the runs of each row of the table; the page shows their configuration and certificate on demand.
         drawings: functions that draw figures to a path, by caption.
-        figures: files of figures, by caption.
+        figures: files of drawn figures, by caption.
     """
 
     heading: str
@@ -39,7 +39,7 @@ class Section:
     text: str = ""
     runs: Sequence[Sequence[StoredRun]] = ()
     drawings: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
-    figures: Mapping[str, Path] = field(default_factory=dict)
+    figures: dict[str, Path] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[int]:
@@ -72,29 +72,23 @@ def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
     return paths
 
 
-def draw_figures(
-    sections: Sequence[Section], out: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
-) -> list[Section]:
+def draw_figures(sections: Sequence[Section], out: Path, note: Note, progress: Callable[[int, int], None]) -> None:
     """Draw to `figures/<name>.svg` and `.pdf`; notes what is left out, and a figure that cannot be drawn."""
-    count = sum(len(section.drawings) for section in sections)
-    drawn, done = list[Section](), 0
-    for section in sections:
-        figures = {}
-        for caption, draw in [*section.drawings.items()][: max(0, MAX_FIGURES - done)]:
-            progress(done, count)
-            done += 1
-            try:
-                path = file_in(out, "figures", f"{file_name(f'{section.table.name} {caption}')}.svg")
-                draw(path)
-                figures[caption] = path
-            except OSError:
-                raise
-            except Exception as error:  # a run may be anybody's: the rest is shown all the same
-                note(f"figure {section.table.name}, {caption}: cannot be drawn ({type(error).__name__}: {error})")
-        drawn.append(replace(section, figures=figures))
-    if count > MAX_FIGURES:
-        note(f"{count - MAX_FIGURES:,} of {count:,} figures left out; report on fewer runs for these")
-    return drawn
+    drawings = [(section, caption, draw) for section in sections for caption, draw in section.drawings.items()]
+    for i, (section, caption, draw) in enumerate(drawings[:MAX_FIGURES]):
+        progress(i, len(drawings))
+        name = f"{section.table.name} {caption}"
+        path = file_in(out, "figures", f"{file_name(name)}.svg")
+        try:
+            draw(path)
+            section.figures[caption] = path
+        except OSError:
+            raise
+        except Exception as error:  # a run may be anybody's: the rest is shown all the same
+            note(f"figure {name}: cannot be drawn ({type(error).__name__}: {error})")
+    if len(drawings) > MAX_FIGURES:
+        left_out = len(drawings) - MAX_FIGURES
+        note(f"{left_out:,} of {len(drawings):,} figures left out; report on fewer runs for these")
 
 
 def write_page(

@@ -20,7 +20,6 @@ from harness.figures import (
     epoch_axis,
     eraser_colours,
     figure_of_panels,
-    literal,
     save,
     shared_legend,
     wrapped,
@@ -61,7 +60,7 @@ def test_names_are_no_mathematics(tmp_path: Path) -> None:
     figure = Figure()
     ax = figure.add_subplot(title=wrapped(r"$\frac{$ costs $", 4.0))
     ax.plot([0, 1], label=r"$\frac{$")
-    ax.set_yticks([0], [literal(r"$\frac{$" + 500 * "x")])
+    ax.set_yticks([0], [wrapped(r"$\frac{$" + 500 * "x")])
     shared_legend(figure, [ax])
     save(figure, tmp_path / "figure.png")
     assert len(ax.get_yticklabels()[0].get_text()) < 250
@@ -70,7 +69,7 @@ def test_names_are_no_mathematics(tmp_path: Path) -> None:
 def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_in_dark_mode(tmp_path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = Figure()
-        ax = figure.add_subplot(title=literal("LEACE & <co>\x1b[31m"))
+        ax = figure.add_subplot(title=wrapped("LEACE & <co>\x1b[31m"))
         ax.plot([0, 1], color="white")
         save(figure, tmp_path / "figure.svg")
     root = ElementTree.parse(tmp_path / "figure.svg").getroot()

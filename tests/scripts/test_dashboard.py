@@ -34,7 +34,7 @@ def test_the_workspace_has_every_panel_that_is_asked_for(runs: Path, monkeypatch
     assert (bars["metrics"], bars["groupBy"]) == (["result/bits_per_sample"], "eraser.value.name")
     curve = panels["Curves"][0]["config"]
     assert (curve["xAxis"], curve["metrics"], curve["xLogScale"]) == ("mdl/n", ["mdl/ce_next_bits"], True)
-    assert panels["Erasure"][0]["config"]["mediaKeys"] == ["examples/test"]
+    assert panels["Erasure"][1]["config"]["mediaKeys"] == ["examples/test"]
     assert list(panels)[2:] == [
         "Backfiring: who ends below its control?",
         "Erasure",

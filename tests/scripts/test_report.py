@@ -343,7 +343,7 @@ def test_the_papers_unit_is_shown_where_it_is_asked_for(runs) -> None:
     (block,) = by_dataset(read_runs([runs]))
     assert block.dataset == "CIFAR-10 (normalize=zscore)"
     assert "Table 16" not in table_of(block).markdown() + table_of(block).caption
-    paper = table_of(block, ["published", "published_difference"])
+    paper = table_of(block, ["published"])
     assert "Table 16's unit" in paper.markdown()
     assert "(not a codelength)" in paper.caption
 
