@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.figures import figure_at, shared_legend, wrapped
+from harness.figures import band, figure_at, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import ERASER
@@ -170,19 +170,12 @@ def draw(comparison: Comparison, path: Path) -> Path:
 
 
 def _draw_losses(ax: Axes, name: str, curves: Sequence[Curve]) -> None:
-    steps, mean, deviation = mean_losses(curves)
-    ax.plot(steps, mean, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
-    ax.fill_between(steps, mean - deviation, mean + deviation, color=_COLOURS[name], alpha=0.2, linewidth=0)
-    learnt = learnt_step(steps.tolist(), mean.tolist())
-    if learnt is not None:
-        ax.plot(learnt, np.interp(np.log1p(learnt), np.log1p(steps), mean), "o", color=_COLOURS[name])
-
-
-def mean_losses(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return steps, mean loss and standard deviation over seeds, at the steps that all seeds have."""
+    """Draw the loss at the steps that all seeds have."""
     common = sorted(set.intersection(*(set(steps) for steps, *_ in curves)))
     losses = np.array(
         [[loss for step, loss in zip(steps, of_seed, strict=True) if step in common] for steps, of_seed, _ in curves]
     )
-    deviation = losses.std(0, ddof=1) if len(losses) > 1 else np.zeros(losses.shape[1])
-    return np.array(common), losses.mean(0), deviation
+    band(ax, common, losses, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
+    learnt = learnt_step(common, losses.mean(0).tolist())
+    if learnt is not None:
+        ax.plot(learnt, np.interp(np.log1p(learnt), np.log1p(common), losses.mean(0)), "o", color=_COLOURS[name])

@@ -64,7 +64,6 @@ def columns(written: str) -> list[str]:
 
 def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
     """Build a report of the runs below `roots`, of chosen columns or the usual ones; return the exit code."""
-    left_out: list[str] = []
     with Display("report") as display:
         reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4))
         if not reading.finished:
@@ -81,11 +80,10 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
         sections = [_section(one, chosen, colours) for one in comparisons]
         sections += _information_sections(scores, reading, colours)
         tables = write_tables(sections, out)
-        draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
-        problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
-        page = write_page(sections, out, roots, [*problems, *left_out], colours)
+        draw_figures(sections, out, reading.problems.append, _shown(display, "figure", 0.6, 0.35))
+        problems = [*map(one_line, reading.problems)]
+        page = write_page(sections, out, roots, problems, colours)
     print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
-    print(*left_out, sep="\n", end="\n" * bool(left_out))
     print(_summary(reading))
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(len(section.figures) for section in sections)} in {out / 'figures'}, each also as PDF")

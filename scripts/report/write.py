@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -13,6 +12,7 @@ import jinja2
 from erasure.progress import duration
 from erasure.store.checked_files import write_text
 from harness.figures import css_colour
+from harness.result import as_json
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label
 from harness.results.table import Table, file_name, markdown_of
@@ -109,7 +109,7 @@ def write_page(
     )  # fmt: skip
     environment.filters |= {
         "duration": duration,
-        "pretty": partial(json.dumps, indent=2, ensure_ascii=False, default=str),
+        "pretty": lambda value: json.dumps(as_json(value), indent=2, ensure_ascii=False),
         "beside": lambda path: path.relative_to(out).as_posix(),
     }
     page = environment.get_template("page.html").render(

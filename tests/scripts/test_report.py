@@ -131,7 +131,7 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     for run in failed:
         assert f"{run.id}: no result.json: failed, shown as incomplete" in shown.err
     assert "†failed" in (out / "tables.md").read_text()
-    assert "cannot be drawn" not in shown.out
+    assert "cannot be drawn" not in shown.err
     assert not [*(out / "figures").glob("*quick*")]
     assert [*(out / "figures").glob("mdl-digits-train-paper-learning-curves.svg")]
 
@@ -324,7 +324,7 @@ def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert names == {f"mdl-digits-{name}" for name in ("learning-curves", "learning-curves-2", "over-width")}
-    assert "2 of 5 figures left out; report on fewer runs for these" in capsys.readouterr().out
+    assert "2 of 5 figures left out; report on fewer runs for these" in capsys.readouterr().err
 
 
 def test_runs_of_different_seeds_belong_together(runs) -> None:

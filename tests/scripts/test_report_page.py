@@ -116,7 +116,7 @@ def test_a_row_shows_certificate_and_configuration_on_demand(browser) -> None:
     browser.find_element("css selector", "tbody tr:nth-child(2) button").send_keys(" ")  # by keyboard
     assert run.is_displayed()
     assert "of a device, seeds 0, 1" in run.text
-    assert "covariance gap" in run.text
+    assert '"covariance_gap": 0.7' in run.text
     assert '"name": "leace"' in run.text
     run.find_element("css selector", "button").click()
     assert not run.is_displayed()
