@@ -141,6 +141,7 @@ def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: 
     gap, test_gap = BY_NAME["covariance_gap"], BY_NAME["test_mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
+    assert BY_NAME["edit"].text(control) == "57"  # percent
     assert "on the training split: no promise goes further" in caption_of([BY_NAME["mean_gap"]])
 
 

@@ -119,5 +119,7 @@ def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     for eraser, losses in bits.items():
         run = write_run(tmp_path, command="train", eraser=eraser, seeds=[0])
         save_tensors(run.directory / "test_bits.safetensors", {"test_bits": losses}, {"seeds": [0]})
-    row = row_of(compare(load(tmp_path).runs, "test_loss_bits"))
-    assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
+    runs = load(tmp_path).runs
+    error = row_of(compare(runs, "test_loss_bits"))["error_over_examples"]
+    assert error == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
+    assert np.isnan(row_of(compare(runs, "accuracy"))["error_over_examples"])  # which is no mean of these losses

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.__main__ import headline
 from sample_info.report import tables
-from sample_info.report.tables import agreements, tables_of
+from sample_info.report.records import _summary_of
+from sample_info.report.tables import agreements, movement, movements, tables_of
 from tests.made_up_runs import made_up, write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
@@ -129,3 +131,61 @@ def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:
     assert dict(zip(runs.headings, runs.rows[0], strict=True))["largest / median"] == "18"
     *single, _ = tables_of(arrange([result(tmp_path / "one", (0,))]))  # the last, summaries, are over draws, too
     assert not any("±" in table.caption or "±" in table.markdown() for table in single)
+
+
+def test_movement_by_hand() -> None:
+    """Of 19 examples the top tenth is one, the same under both erasers; most scores are halved."""
+    first = torch.arange(19.0)
+    second = torch.cat([torch.tensor([8.75, 0.0]), first[2:] / 2])
+    moved = movement(first, second)
+    assert (moved["median_ratio"], moved["top_tenth_overlap"]) == (0.5, 1.0)  # of the two largest one is another
+
+
+def test_scores_of_other_examples_are_not_compared() -> None:
+    runs = [finished(0, A, index, eraser) for eraser, index in (("control", [0, 1, 2]), ("leace", [0, 1, 3]))]
+    stored = {one.run_id: scores for one, scores in runs}
+    assert movements(arrange([one for one, _ in runs]), stored) == []
+
+
+def shown(root: Path, kind: str, **changes: Any) -> dict[str, str]:
+    """The first row of a table of a run of two seeds."""
+    scored = write_information_run(root, **changes).result
+    assert isinstance(scored, InformationResult)
+    (table,) = [table for table in tables_of(arrange([scored])) if table.name == f"sample-info-{kind}"]
+    return dict(zip(table.headings, table.rows[0], strict=True))
+
+
+def test_ratios_are_the_mean_median_over_seeds_the_least_and_the_largest(tmp_path: Path) -> None:
+    seeds = []
+    for median, least, largest in ((1.0, 0.2, 30.0), (3.0, 0.1, 20.0)):
+        ratio = {"median": median, "least": least, "largest": largest}
+        both = {"pearson": 0.9, "spearman": 0.8, "ratio": ratio}
+        seeds.append({"examples": 30, "weight": both, "prediction": both})
+    assert shown(tmp_path, "references", references={"retraining": seeds})["ratio, weights"] == "2 (0.1 to 30)"
+
+
+def test_estimates_are_counted_over_seeds(tmp_path: Path) -> None:
+    names = ("believable", "retrained", "spearman", "believed", "rightly_believed", "rightly_doubted")
+    seeds = [
+        dict(zip(names, numbers, strict=True)) for numbers in ((500, 30, 0.8, 20, 18, 7), (600, 40, 0.6, 10, 9, 20))
+    ]
+    row = shown(tmp_path, "errors", error_estimates={"f_si_nats": seeds})
+    assert row["score"] == "F-SI"
+    assert row["within a factor of 2, by the estimate"] == "1,100 of 2,000"
+    assert row["believed, and truly within"] == "27 of 30"
+    assert row["doubted, and truly not"] == "27 of 40"
+
+
+def test_one_summary_without_a_class_is_marked(tmp_path: Path) -> None:
+    curves = {"network": "linearized", "removed": [0.0], "accuracy": {"top": [[0.9], [0.9]]}}
+    for least, mark in ((10, ""), (9, " *")):
+        row = shown(tmp_path / mark, "summaries", summaries={**curves, "classes_left": {"top": [[10], [least]]}})
+        assert row["top"] == f"90.0 ± 0.0{mark}"
+
+
+def test_the_top_tenth_of_nineteen_is_one() -> None:
+    labels, index = torch.zeros(19, dtype=torch.int64), torch.arange(19)
+    examples: Any = SimpleNamespace(labels=labels, index=index, dataset=SimpleNamespace(class_names=["a"]))
+    summary = _summary_of(torch.cat([torch.ones(18), torch.tensor([2.0])]), examples)
+    assert summary.share_of_top_tenth == pytest.approx(2 / 20)
+    assert (summary.median_nats, summary.largest_nats, summary.most_informative[0]) == (1.0, 2.0, 18)
