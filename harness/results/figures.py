@@ -132,24 +132,42 @@ def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
 
 
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
-    """Draw codelengths over a size, mean and standard deviation over seeds; hollow where they are unsound."""
-    with figure_of_panels(path, len(shown)) as (figure, axes):
-        for (title, entries), ax in zip(shown, axes, strict=True):
-            size_of = [entry["runs"][0].config["model"][option] for entry in entries]
+    """Draw codelengths and their increase over the control over a size; hollow where they are unsound."""
+    measures = {"codelength ± std": _codelength}
+    if any(entry["code_difference"] for _, entries in shown for entry in entries):
+        measures["increase over control ± s.e."] = _increase
+    drawn = [(*panel, measure) for panel in shown for measure in measures.items()]
+    with figure_of_panels(path, len(drawn)) as (figure, axes):
+        for (title, entries, (label, measure)), ax in zip(drawn, axes, strict=True):
+            sizes = [entry["runs"][0].config["model"][option] for entry in entries]
+            unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
             for eraser in sorted({entry["eraser"] for entry in entries}, key=[*colours].index):
-                of_size = {n: entry for n, entry in zip(size_of, entries, strict=True) if entry["eraser"] == eraser}
-                sizes, spreads = sorted(of_size), [Spread.of(of_size[n]["bits_per_label"]) for n in sorted(of_size)]
-                means = [spread.mean for spread in spreads]
+                points = sorted(
+                    (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
+                    for size, entry in zip(sizes, entries, strict=True)
+                    if entry["eraser"] == eraser and (numbers := measure(entry))
+                )
                 look: Any = {"color": colours[eraser], "markersize": 5}
-                deviations = [spread.std or 0.0 for spread in spreads]
-                ax.errorbar(sizes, means, deviations, fmt="-o", capsize=3, label=eraser.display, **look)
-                unsound = [(n, mean) for n, mean in zip(sizes, means, strict=True) if not is_sound(of_size[n])]
-                ax.plot(*zip(*unsound, strict=True) if unsound else ([], []), "o", markerfacecolor="white", **look)
+                if points:
+                    x, middle, error, _ = zip(*points, strict=True)
+                    ax.errorbar(x, middle, error, fmt="-o", capsize=3, label=eraser.display, **look)
+                hollow = [(x, middle) for x, middle, _, sound in points if not sound]
+                ax.plot(*(zip(*hollow, strict=True) if hollow else ([], [])), "o", markerfacecolor="white", **look)
             ax.set_title(wrapped(title, 3.0))
-            ax.set(xlabel=option, ylabel="codelength ± std (bits per label)")
-            size_axis(ax, sorted(set(size_of)), most=6)
+            ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
+            size_axis(ax, sorted(set(sizes)), most=6)
         shared_legend(figure, axes)
     return path
+
+
+def _codelength(entry: Entry) -> tuple[float, float] | None:
+    over = Spread.of(entry["bits_per_label"])
+    return over.mean, over.std or 0.0
+
+
+def _increase(entry: Entry) -> tuple[float, float] | None:
+    difference = entry["code_difference"]
+    return None if difference is None else (difference.mean, difference.standard_error or 0.0)
 
 
 def is_sound(entry: Entry) -> bool:

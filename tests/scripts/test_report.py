@@ -67,7 +67,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
     names = {path.name for path in (out / "figures").iterdir()}
     assert {f"mdl-digits-over-width.{kind}" for kind in ("svg", "pdf")} <= names
     assert {f"train-digits-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
-    assert "codelength ± std" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
+    assert "increase over control" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
     page = (out / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
