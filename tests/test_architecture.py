@@ -27,7 +27,6 @@ TESTED_THROUGH_OTHERS = {
     "erasure.erasers.identity",
     "erasure.optional_packages",
     "hydra_plugins.erasure_mdl.sweeper",
-    "sample_info.report.records",
 }
 
 

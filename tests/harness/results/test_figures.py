@@ -1,4 +1,4 @@
-"""Output of `python -m train`: trainings that never left the plateau, and curves without a kink."""
+"""Figures of runs: trainings that never left the plateau, and curves without a kink."""
 
 from dataclasses import replace
 from pathlib import Path
