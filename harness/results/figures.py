@@ -154,6 +154,8 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
                 hollow = [(x, middle) for x, middle, _, sound in points if not sound]
                 ax.plot(*(zip(*hollow, strict=True) if hollow else ([], [])), "o", markerfacecolor="white", **look)
             ax.set_title(wrapped(title, 3.0))
+            if measure is _increase:  # below it a run backfires
+                ax.axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
             size_axis(ax, sorted(set(sizes)), most=6)
         shared_legend(figure, axes)
