@@ -214,8 +214,11 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
-    recipes = [recipe for recipe in _DRAWN if recipe == PAPER or any(cell.recipe == recipe for cell in cells)]
-    markers, colours = dict(zip(_DRAWN, "so^vD", strict=True)), eraser_colours(ERASERS)
+    recipes: list[str] = [
+        recipe for recipe in _DRAWN if recipe == PAPER or any(cell.recipe == recipe for cell in cells)
+    ]
+    markers: dict[str, str] = dict(zip(_DRAWN, "so^vD", strict=True))
+    colours = eraser_colours(ERASERS)
     with figure_at(path, 11, 4.2) as figure:
         axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
         for ax, model in zip(axes, models, strict=True):
