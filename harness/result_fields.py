@@ -169,6 +169,20 @@ def stuck(trainings: Sequence[tuple[Endings, int]]) -> str:
     return f"{left.count(False)} of {len(left)}" if False in left else ""
 
 
+def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
+    """Return "3 of 5" where that many trainings left the plateau, and yet kept their initial weights; else empty.
+
+    Args:
+        trainings: each of a size, and the position of a seed in it.
+    """
+    kept = [
+        training.untrained[s] and (training.left_plateau is None or training.left_plateau[s])
+        for training, s in trainings
+        if training.untrained is not None
+    ]
+    return f"{kept.count(True)} of {len(kept)}" if True in kept else ""
+
+
 def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:
     """Return the unit of the paper's code and of its Table 16: Σ_i n_{i+1} CE_i / N over the sizes before the last.
 

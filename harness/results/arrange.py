@@ -14,6 +14,8 @@ frame (`harness.results.table.Row`): it has the columns of `Results.runs`, each 
                           None for the control, and where no seed is shared
     bits_per_sample_on_plateau, published_on_plateau, loss_bits_on_plateau
                           how many of the trainings that the numbers rest on never left the plateau
+    bits_per_sample_untrained, published_untrained, loss_bits_untrained
+                          how many others kept their initial weights
     area_bits, surplus_bits, sample_complexity, crossing_size, crossing_epoch
                           what its learning curve says, partly against the control's
 """
@@ -34,7 +36,7 @@ from harness.example_bits import loss_error
 from harness.figures import ERASER_COLOURS, eraser_colours
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, Result, TrainedResult
-from harness.result_fields import Coded, stuck
+from harness.result_fields import Coded, stuck, untrained
 from harness.results.comparison import differences, reader
 from harness.results.excess_description_length import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
@@ -261,6 +263,9 @@ def _of_curves(entry: Entry, control: Entry | None) -> Entry:
         "bits_per_sample_on_plateau": stuck(coding),
         "published_on_plateau": stuck(coding + final) if coded else "",
         "loss_bits_on_plateau": stuck(final),
+        "bits_per_sample_untrained": untrained(coding),
+        "published_untrained": untrained(coding + final) if coded else "",
+        "loss_bits_untrained": untrained(final),
         "area_bits": [area_bits(result, s) for result, s in coded.values()],
     }
     if control is None:

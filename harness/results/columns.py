@@ -14,11 +14,12 @@ from harness.results.statistics import LEVEL, deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 
 
-def _marked(column: Column, plateaus: str) -> Column:
-    """Return the column with marks of missing seeds and of trainings on the plateau, an entry's `plateaus`."""
+def _marked(column: Column, measure: str) -> Column:
+    """Return the column with marks of missing seeds, and of trainings on the plateau or at their initial weights."""
 
     def text(entry: Row) -> str:
-        marks = (f"{mark}{count}" for mark, count in (("‡", entry[plateaus]), ("†", entry["incomplete"])) if count)
+        counts = {"‡": f"{measure}_on_plateau", "§": f"{measure}_untrained", "†": "incomplete"}
+        marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
         return " ".join(filter(None, [column.text(entry), *marks]))
 
     return replace(column, text=text)
@@ -71,7 +72,7 @@ CODES = {
             "bits per label", "bits_per_label", ".3f",
             "prequential codelength; a model at chance needs log2 k",
         ),
-        "bits_per_sample_on_plateau",
+        "bits_per_sample",
     ),
     "difference": _difference(
         "Δ to control", "code_difference", "difference", "bits_per_label", "of the codelength",
@@ -82,7 +83,7 @@ CODES = {
             "calibrated", "calibrated_bits_per_label", ".3f",
             "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
         ),
-        "bits_per_sample_on_plateau",
+        "bits_per_sample",
     ),
     "excess_bits": spread(
         "excess (bits)", "excess_bits", ",.0f",
@@ -103,7 +104,7 @@ CODES = {
             "Table 16's unit", "published_units", ".3f",
             "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
         ),
-        "published_on_plateau",
+        "published",
     ),
 }  # fmt: skip
 # columns of networks trained on everything
@@ -113,7 +114,7 @@ FINALS = {
             "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything",
             csv="final_loss_bits",
         ),
-        "loss_bits_on_plateau",
+        "loss_bits",
     ),
     "accuracy": spread("accuracy (%)", "accuracy", ".1f", scale=100),
     "gap": _difference(
@@ -133,9 +134,9 @@ FINALS = {
     "fall_epoch": number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs))),
     "training_loss": spread(
         "training loss", "train_loss_bits", ".4f",
-        "on the images without augmentation, at the lowest validation loss, and at the end of training",
+        "on the images without augmentation, at the lowest validation loss",
     ),
-    "end_loss": spread("at the end", "end_train_loss_bits", ".4f"),
+    "end_loss": spread("at the end", "end_train_loss_bits", ".4f", "training loss when training ended"),
     "entropy": number(
         "entropy", "label_entropy_bits", ".4f", "of the training labels, the best that a constant predictor can do"
     ),
@@ -204,11 +205,10 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
             "‡: trainings that never left the plateau: their training loss stayed at the label entropy until "
             "they were stopped, and they do not say what the network can learn"
         )
+    if any(entry["bits_per_sample_untrained"] or entry["loss_bits_untrained"] for entry in run):
+        sentences.append("§: trainings that kept their initial weights: no epoch had a lower validation loss")
     if any(entry["incomplete"] for entry in entries):
-        sentences.append(
-            "†: seeds that are missing beside the rest of the row, runs that have not finished, erasers that were not "
-            "run"
-        )
+        sentences.append("†: not run, not finished, or fewer seeds than others of the row")
     settings = [setting(entry["runs"][0].config) for entry in run]
     sentences += [text for group, text in _ROUGH.items() if any(each.get(group) == "quick" for each in settings)]
     return " ".join(f"{sentence}." for sentence in sentences)

@@ -57,13 +57,14 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
         baseline: name of the eraser to compare with.
 
     Returns:
-        A row per dataset, model, setting and eraser:
-        `dataset`, `model`, `setting`, `eraser`, `pair_id`, `eraser_id`; `runs` (their ids); `seeds` (how many);
+        A row per `pair_id` and `eraser_id`: `dataset`, `model`, `setting`, `eraser`; `train_size` and the options that
+        differ between rows, by the names that they have in `runs`; `runs` (their ids); `seeds` (how many);
         `mean` and `std` of the value over seeds (std: sample standard deviation, missing for one seed);
         `difference` to the baseline, mean over the seeds that both have; `standard_error` of it over seeds;
-        `p_value` of Student's t, two-sided; `p_holm`, corrected for all rows (Holm 1979); `significant`
-        (p_holm ≤ 0.05); `backfires` (significantly below the baseline); `error_over_examples`, the bootstrap's
-        standard error over test examples, where value is "test_loss_bits" and the runs kept their losses.
+        `p_value` of Student's t, two-sided; `p_holm`, corrected for all rows (Holm 1979); both missing for one
+        seed, which is not tested; `significant` (p_holm ≤ 0.05); `backfires` (significantly below the baseline);
+        `error_over_examples`, the bootstrap's standard error over test examples, where value is "test_loss_bits" and
+        the runs kept their losses.
         The difference is missing for the baseline itself, and where no seed is shared.
 
     Raises:
@@ -93,7 +94,15 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
         }
         rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers})
     floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN
-    return pd.DataFrame(rows, columns=[*_COLUMNS]).astype(floats)
+    names = [name for name in map(str, measured) if not (name.startswith("certificate.") or name.endswith(".name"))]
+    varied = [name for name in names if ("." in name or name == "train_size") and _varies(rows, name)]
+    return pd.DataFrame(rows, columns=[*_COLUMNS[:4], *varied, *_COLUMNS[4:]]).astype(floats)
+
+
+def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
+    """Return whether rows differ in an option; in one of erasers, rows of one eraser."""
+    values = {(row["eraser"] if option.startswith("eraser.") else "", str(row[option])) for row in rows}
+    return len(values) > len({eraser for eraser, _ in values})
 
 
 _UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan)

@@ -113,8 +113,8 @@ def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lamb
         reading.problems += [f"{run.directory}: {line}" for line in run.remarks]
     versions = Counter(str(run.result.versions.get("erasure-mdl")) for run in reading.runs if run.result is not None)
     if len(versions) > 1:
-        counts = ", ".join(f"{version}: {count} runs" for version, count in sorted(versions.items()))
-        reading.problems.append(f"results of different versions of erasure-mdl stand side by side ({counts})")
+        counts = " and ".join(f"{count} by {version}" for version, count in sorted(versions.items()))
+        reading.problems.append(f"runs by different versions of erasure-mdl, whose code may differ: {counts}")
     return reading
 
 

@@ -60,8 +60,8 @@ class Difference:
     Attributes:
         mean: over seeds.
         standard_error: over seeds; None for one seed.
-        p_value: two-sided, of Student's t with S - 1 degrees of freedom; 1 for one seed. `holm` corrects it for the
-            others in its table.
+        p_value: two-sided, of Student's t with S - 1 degrees of freedom; not a number for one seed. `holm` corrects it
+            for the others in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
         seeds: how many.
     """
@@ -95,7 +95,7 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
     differences = [value - reference for value, reference in zip(values, control, strict=True)]
     middle, degrees = mean(differences), len(differences) - 1
     if not degrees:
-        return Difference(middle, None, 1.0, test_error)
+        return Difference(middle, None, math.nan, test_error)
     error = stdev(differences) / math.sqrt(len(differences))
     from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
 
@@ -106,11 +106,13 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
     """Return differences with p-values such that one false star among all is as rare as the level (Holm 1979).
 
-    What is corrected together is a column of a table: all differences of one measure.
+    What is corrected together is a column of a table: all differences of one measure. Those of one seed are not
+    tested, and do not count.
     """
     corrected, largest = dict(differences), 0.0
-    for rank, key in enumerate(sorted(differences, key=lambda key: differences[key].p_value)):
-        largest = max(largest, min(1.0, (len(differences) - rank) * differences[key].p_value))
+    tested = [key for key, difference in differences.items() if not math.isnan(difference.p_value)]
+    for rank, key in enumerate(sorted(tested, key=lambda key: differences[key].p_value)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * differences[key].p_value))
         corrected[key] = replace(differences[key], p_value=largest)
     return corrected
 

@@ -24,7 +24,8 @@ _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
         "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
-        "‡": r"$^\ddagger$", "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
+        "‡": r"$^\ddagger$", "§": r"$^\S$", "−": "$-$", "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,9 @@ def _summary(reading: Reading) -> str:
     unfinished = len(reading.runs) - len(reading.finished)
     took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
     parts = [f"{len(reading.finished):,} finished runs", *([f"{unfinished:,} unfinished"] if unfinished else [])]
-    remarks = f"; {len(reading.problems)} remarks above and on the page" if reading.problems else ""
-    return f"{', '.join(parts)}, {duration(took)} of a device{remarks}"
+    count = len(reading.problems)
+    remarks = f"; {count} remark{'s' * (count > 1)} above and on the page" if count else ""
+    return f"{', '.join(parts)}, {duration(took)} of computing{remarks}"
 
 
 def _shown(display: Display, what: str, done: float, share: float) -> Callable[[int, int], None]:

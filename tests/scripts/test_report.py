@@ -56,7 +56,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
                 small(runs, eraser, command=command, options={"width": width}, seeds=range(5))
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
-    assert re.search(r"8 finished runs.*, \d+:\d\d of a device", capsys.readouterr().out)
+    assert re.search(r"8 finished runs.*, \d+:\d\d of computing", capsys.readouterr().out)
     rows = table(out, "mdl-digits")
     assert len(rows) == 4
     leace = next(row for row in rows if row["eraser"] == "leace")
@@ -254,7 +254,7 @@ def test_results_of_different_versions_are_named(runs) -> None:
     other = small(runs, "leace", versions={"erasure-mdl": "0.2.0"})
     (problem,) = read_runs([runs]).problems
     assert "different versions" in problem
-    assert problem.endswith("(0.1.0: 1 runs, 0.2.0: 1 runs)")
+    assert problem.endswith(": 1 by 0.1.0 and 1 by 0.2.0")
     # the same configuration under another id: RESULTS_VERSION moved in between
     twin = runs / "mdl-digits-leace-mlp-0000000000"
     shutil.copytree(other.directory, twin)
@@ -276,7 +276,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert base[CONTROL]["incomplete"] == ""
     assert "†not run" in table_of(block).markdown()
     assert "†2 of 3 seeds" in table_of(block).markdown()
-    assert "†: seeds that are missing" in table_of(block).caption
+    assert "†: not run, not finished, or fewer seeds" in table_of(block).caption
     # paired with the same seeds of the control, whatever else that has
     control, leace = (base[eraser]["runs"][0].result for eraser in (CONTROL, LEACE))
     expected = [leace.mdl.bits_per_sample[i] - control.mdl.bits_per_sample[j] for i, j in ((0, 0), (1, 2))]

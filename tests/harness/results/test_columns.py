@@ -151,3 +151,14 @@ def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     assert "*" in table.rows[1][3]
     assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption
     assert "*" not in table_of(arrange(both[:1])).caption
+
+
+def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Path) -> None:
+    control, erased = results(tmp_path)
+    points = [replace(point, untrained=[True] * len(point.ce_test_bits)) for point in erased.curve]
+    table = table_of(arrange([control, replace(erased, curve=points)]))
+    on_plateau = sum(left.count(False) for left in (point.left_plateau for point in points[:-1]) if left)
+    trainings = sum(len(point.ce_test_bits) for point in points[:-1])
+    assert f"§{trainings - on_plateau} of {trainings}" in table.rows[1][2]
+    assert "§: trainings that kept their initial weights" in table.caption
+    assert "§" not in table_of(arrange([control])).caption

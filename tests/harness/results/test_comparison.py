@@ -91,6 +91,13 @@ def test_p_values_are_corrected_together_and_stay_in_order() -> None:
     assert other_row["p_holm"] == pytest.approx(max(other_row["p_value"], least["p_holm"]))
 
 
+def test_one_seed_is_not_tested_and_makes_no_other_p_value_larger() -> None:
+    other = frame(eraser=["control"] * 3 + ["qleace"] * 3, eraser_id=["c"] * 3 + ["q"] * 3)[3:4]
+    both = compare(pd.concat([frame(), other]))
+    assert np.isnan([row_of(both, "qleace")[name] for name in ("p_value", "p_holm")]).all()
+    assert row_of(both, "leace")["p_holm"] == row_of(both, "leace")["p_value"]
+
+
 def test_a_run_that_ends_significantly_below_the_control_backfires() -> None:
     assert row_of(compare(frame(bits_per_label=[3.0, 4.0, 5.0, 4.0, 3.0, 2.0])))["backfires"]
     assert not row_of(compare(frame(bits_per_label=[2.0, 3.0, 4.0, 5.0, 4.0, 3.0])))["backfires"]
@@ -123,3 +130,14 @@ def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     error = row_of(compare(runs, "test_loss_bits"))["error_over_examples"]
     assert error == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
     assert np.isnan(row_of(compare(runs, "accuracy"))["error_over_examples"])  # which is no mean of these losses
+
+
+def test_rows_name_the_options_in_which_they_differ() -> None:
+    wide = frame(pair_id=["q"] * 6)
+    runs = pd.concat(
+        [frame().assign(**{"model.width": 8, "model.depth": 2}), wide.assign(**{"model.width": 16, "model.depth": 2})]
+    )
+    runs["eraser.rank_tolerance"] = np.where(runs["eraser"] == "leace", 1e-10, np.nan)  # no option of the control
+    table = compare(runs)
+    assert table["model.width"].tolist() == [8, 8, 16, 16]
+    assert not {"model.depth", "eraser.rank_tolerance"} & set(table.columns)
