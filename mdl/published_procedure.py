@@ -218,7 +218,7 @@ class PublishedTraining:
 
     An epoch takes the training images in one fixed order, with one crop and one flip for a whole batch. Before every
     epoch the network is scored on the validation images, first as initialised; where it has not improved, weights and
-    optimizer state are set back to the best. It ends after `patience_epochs` epochs in a row without improvement.
+    optimizer state are reset to the best. It ends after `patience_epochs` epochs in a row without improvement.
 
     Args:
         model: the network; its parameters are drawn anew, and it is trained in place.

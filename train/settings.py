@@ -17,7 +17,7 @@ class PublishedSettings:
     Args:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
         backtrack: set weights and optimizer state back to the best after every epoch without improvement.
-        share_saved_state: the optimizer overwrites z and v of the saved state once they were set back to it, as it does
+        share_saved_state: the optimizer overwrites z and v of the saved state once it was reset to them, as it does
             after PyTorch's `Optimizer.load_state_dict`: of epochs without improvement in a row only the first is
             undone in them, and each is undone in the weights.
         round_losses: round losses to bfloat16, as precision=bfloat16 does, whatever the precision of the weights.

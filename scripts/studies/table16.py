@@ -104,7 +104,7 @@ def recipe_of(config: Options) -> str:
     changes = [
         (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
         (f"patience {options['patience_epochs']}", options["patience_epochs"] < _PATIENCE),
-        ("nothing set back", not options["backtrack"]),
+        ("nothing reset", not options["backtrack"]),
         ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
         ("losses rounded", options.get("round_losses", False)),
         ("not z-scored", dataset["normalize"] != "zscore"),
