@@ -14,28 +14,63 @@ Bad are another number under the same name, code that ran, a hang, another excep
 """
 
 import contextlib
+import io
 import logging
+import os
+import pickle
 import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.example_files import CANARY, FORMATS, HOSTILE, Format
+from erasure.store.checked_files import sealed
+from tests.file_formats import FORMATS, Format, encoded_image
 
 GOOD = ("unaffected", "recovered", "one line", "other data")
 DAMAGES = ("flipped", "digit", "cut", "deleted", "repeated", "zeroed", "inserted", "replaced")
 LIMIT_S = 30  # a case takes less than one
 LONGEST_LINE = 600
+CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{os.getpid()}"  # other tests run at the same time
+
+
+class _Payload:
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return Path.touch, (CANARY,)
+
+
+def _huge_array() -> bytes:
+    """An .npz whose header says 8 TB."""
+    header, file = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 1000)})
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, header.getvalue())
+    return file.getvalue()
+
+
+_PNG = encoded_image(np.zeros((5, 9, 3), dtype=np.uint8))
+PAYLOAD = pickle.dumps(_Payload())
+HOSTILE: Sequence[bytes] = (
+    b"", b"{}", b"[]", b"null", b'{"digest": "0"}', b'{"a": NaN}', b"[" * 100_000, b"\xff\xfe\x00", b"a: &a [*a]",
+    PAYLOAD, _huge_array(), _PNG, _PNG[:16] + b"\x00\x0f\xff\xff" * 2 + _PNG[24:],
+    f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
+    f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
+    f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
+    b"\xff" * 8 + b"{}", sealed({"state": "finished"}).encode(),
+)  # fmt: skip
 
 
 class HangError(BaseException):
@@ -137,7 +172,7 @@ def limited() -> Iterator[None]:
 
 
 def run(content: bytes) -> object:
-    """Opening a pickle does what is in it; tests/example_files.py makes some."""
+    """Do as a pickle that is opened: carry out what it holds."""
     CANARY.touch()
     raise ValueError("a.txt is damaged")
 

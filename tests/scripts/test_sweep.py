@@ -227,3 +227,13 @@ def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeyp
     other = command(MDL, *tiny, "train.max_epochs=2")  # the negative control
     assert other.code == 1
     assert "touched" in other.err
+
+
+def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, monkeypatch) -> None:
+    launched = list[list[str]]()
+    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: launched.append(words) or _ended())
+    asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
+    sweep(["status", str(tmp_path), "--retry-failed", "--launch", "--", *asked])
+    assert len(launched) > 1
+    for words in launched:
+        assert words[-3:-1] == ["seeds=[0]", "hydra.sweeper.params=null"], shlex.join(words)

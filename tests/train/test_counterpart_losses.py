@@ -1,7 +1,6 @@
-"""Losses on counterparts along a training: they change nothing of it, and say when each order is learnt."""
+"""Losses on counterparts along a training: they change nothing of it, and tell apart what shares other orders."""
 
 from pathlib import Path
-from statistics import mean
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from erasure.store.checked_files import load_tensors, read_json
 from harness.result import TrainResult, read_result
 from harness.results import load
 from harness.results.arrange import arrange
-from harness.results.statistics import Spread
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
@@ -20,7 +18,7 @@ from train.__main__ import COMMAND as TRAIN
 from train.counterpart_losses import DATA, CounterpartCurves
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.learning_order import beyond_step, learnt_step, samples_of, unlearnt_step
+from train.learning_order import samples_of
 from train.settings import TrainSettings
 from train.single_training import WEIGHTS
 from train.training import Training, TrainingSets
@@ -143,34 +141,3 @@ def test_steps_are_powers_of_two_then_epochs_further_and_further_apart() -> None
     chosen = [step for step in range(20 * 20) if curves.due(step)]
     epochs = [*range(1, 11), 11, 13, 15, 17, 19]
     assert chosen == [0, 1, 2, 4, 8, 16, *(20 * epoch for epoch in epochs)]
-
-
-def test_steps_of_a_curve_by_hand() -> None:
-    steps, losses = [0, 1, 3, 7, 15], [3.0, 3.0, 2.0, 1.0, 1.5]
-    assert learnt_step(steps, losses) == pytest.approx(3.0)  # half of the fall of 2
-    assert learnt_step(steps, [3.0, 3.0, 3.0, 1.0, 1.0]) == pytest.approx(
-        2**2.5 - 1
-    )  # between 3 and 7, in log(step + 1)
-    assert learnt_step(steps, [3.0, 3.0, 2.99, 2.98, 3.2]) is None
-    assert unlearnt_step(steps, losses) == 7
-    assert unlearnt_step(steps, [3.0, 2.0, 1.0, 0.9, 0.92]) is None
-    assert beyond_step(steps, losses, [3.0, 2.5, 2.0, 0.5, 0.4]) == 7  # at step 1 the images were ahead, but not at 3
-    assert beyond_step(steps, losses, losses) is None
-    assert beyond_step(steps, [4.0] * 5, losses) == 0
-
-
-def test_the_page_has_the_numbers_of_the_runs_that_are_kept() -> None:
-    docs = Path(__file__).parents[2] / "docs"
-    page = (docs / "learning_order.md").read_text()
-    frame = load(docs / "study_learning_order").counterparts
-    assert frame["run_id"].nunique() == 18
-    shown = frame[frame["sample"].isin([DATA, "order2"])]
-    for (run, name), curves in shown.groupby(["run_id", "sample"]):
-        by_seed = [curve for _, curve in curves.groupby("seed")]
-        steps = [learnt_step(curve["step"].tolist(), curve["loss_bits"].tolist()) for curve in by_seed]
-        known = [step for step in steps if step is not None]
-        if 2 * len(known) <= len(by_seed):
-            continue
-        assert f"{Spread.of(known):,.0f}" in page, (run, name)
-        end = mean(curve["loss_bits"].iloc[-1] for curve in by_seed)
-        assert f"({end:.2f})" in page, (run, name)

@@ -1,4 +1,4 @@
-"""Run directories that anybody may have written: the report names what it cannot use, and is made of the rest.
+"""The report of run directories that anybody may have written names what it cannot use, and shows the rest.
 
 No case may write outside the report's folder, bring a file of the reader's into it, end in a traceback, or hang.
 """

@@ -1,10 +1,9 @@
-"""A run directory may be anybody's: whatever it says, asking for its state or relaunching it runs nothing of it."""
+"""`scripts.sweep` shows and relaunches run directories that anybody may have written, and runs nothing of theirs."""
 
 import copy
 import functools
 import os
 import random
-import shlex
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from hydra.core.override_parser.types import OverrideType
 from conf.compose import composed
 from conf.target import config_of
 from erasure.store.checked_files import write_json
-from harness.job import Job
 from mdl.settings import MdlConfig
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
@@ -181,16 +179,6 @@ def test_no_module_that_a_run_directory_names_is_imported(
     assert "_target_=planted.Planted: no YAML file names this class" in capsys.readouterr().err
 
 
-def test_no_module_that_a_finished_run_names_is_imported(tmp_path: Path, monkeypatch) -> None:
-    """Ask for a finished run's control, as `python -m mdl` does."""
-    (tmp_path / "planted.py").write_text("raise AssertionError('imported')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    for section in ("dataset", "eraser", "model"):
-        stored = good() | {section: {"name": "x", "_target_": "planted.Planted"}}
-        with pytest.raises(ValueError, match="planted.Planted: no YAML file names this class"):
-            Job.stored(stored)
-
-
 def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, launched: list[list[str]]) -> None:
     directory = tmp_path / "runs" / "mdl-digits-control-linear-0123456789"
     directory.mkdir(parents=True)
@@ -199,12 +187,3 @@ def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, l
     ((_, *words),) = launched
     require_harmless(["python", *words])
     assert composed("mdl", words[2:], MdlConfig).plain == good()
-
-
-def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched: list[list[str]]) -> None:
-    (tmp_path / "runs").mkdir()
-    asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
-    sweep(["status", "runs", "--retry-failed", "--launch", "--", *asked])
-    assert len(launched) > 1
-    for words in launched:
-        assert words[-2:] == ["seeds=[0]", "hydra.sweeper.params=null"], shlex.join(words)

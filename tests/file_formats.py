@@ -1,13 +1,10 @@
-"""A small, whole example of every kind of file that is read, and how it is read: for `test_damaged_files.py`."""
+"""Every kind of file that the project reads: how to write a small example, and how commands read it."""
 
 import contextlib
 import hashlib
 import io
-import os
 import pickle
 import shutil
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +26,7 @@ from erasure.datasets.hf import HuggingFace
 from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
-from erasure.store.checked_files import digest, fingerprint, save_tensors, sealed
+from erasure.store.checked_files import digest, fingerprint, save_tensors
 from harness.result import read_result
 from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
@@ -42,7 +39,6 @@ from scripts.sweep.relaunch import launch_command
 from scripts.sweep.status import SweepRun
 from train.checkpoint import Checkpoints
 
-CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{os.getpid()}"  # other tests run at the same time
 _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
 _CHANCE = np.random.default_rng(0)
 _PIXELS = _CHANCE.integers(0, 256, (12, 10, 10, 3), dtype=np.uint8)
@@ -54,42 +50,15 @@ _TINY = (
 )  # fmt: skip
 
 
-class _Payload:
-    def __reduce__(self) -> tuple[Callable, tuple]:
-        return Path.touch, (CANARY,)
-
-
-def _huge_array() -> bytes:
-    """An .npz whose header says 8 TB."""
-    header, file = io.BytesIO(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 1000)})
-    with zipfile.ZipFile(file, "w") as archive:
-        for name in ("x.npy", "y.npy"):
-            archive.writestr(name, header.getvalue())
-    return file.getvalue()
-
-
-def _encoded(pixels: np.ndarray, kind: str = "png", **options: Any) -> bytes:
+def encoded_image(pixels: np.ndarray, kind: str = "png", **options: Any) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind, **options)
     return file.getvalue()
 
 
-_PNG = _encoded(np.zeros((5, 9, 3), dtype=np.uint8))
-PAYLOAD = pickle.dumps(_Payload())
-HOSTILE: Sequence[bytes] = (
-    b"", b"{}", b"[]", b"null", b'{"digest": "0"}', b'{"a": NaN}', b"[" * 100_000, b"\xff\xfe\x00", b"a: &a [*a]",
-    PAYLOAD, _huge_array(), _PNG, _PNG[:16] + b"\x00\x0f\xff\xff" * 2 + _PNG[24:],
-    f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
-    f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
-    f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
-    b"\xff" * 8 + b"{}", sealed({"state": "finished"}).encode(),
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Format:
-    """One kind of file.
+    """A kind of file.
 
     Attributes:
         name: in the table.
@@ -212,7 +181,7 @@ def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:
         for i, pixels in enumerate(_PIXELS):
             path = place / "train" / "ab"[i % 2] / f"{i:02}.{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(_encoded(pixels, kind, **options))
+            path.write_bytes(encoded_image(pixels, kind, **options))
 
     return write
 
@@ -233,7 +202,7 @@ def _write_parquet(place: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    cells = [{"bytes": _encoded(pixels), "path": None} for pixels in _PIXELS]
+    cells = [{"bytes": encoded_image(pixels), "path": None} for pixels in _PIXELS]
     table = pyarrow.table({"image": cells, "label": [i % 2 for i in range(len(cells))]})
     pyarrow.parquet.write_table(table, place / "images.parquet")
 

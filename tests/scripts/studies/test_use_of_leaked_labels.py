@@ -9,8 +9,8 @@ import torch
 
 from erasure.source import LabelledImages
 from erasure.store.checked_files import read_json
-from scripts.studies import image_or_label
-from scripts.studies.image_or_label import answer_rates, main
+from scripts.studies import use_of_leaked_labels
+from scripts.studies.use_of_leaked_labels import answer_rates, main
 from train.__main__ import COMMAND as TRAIN
 
 TINY = ["model=mlp", "model.width=16", "train=quick", "train.max_epochs=8", "seeds=[0,1]", "logger.mode=disabled"]
@@ -28,7 +28,7 @@ def test_who_goes_by_the_image_and_who_by_the_map() -> None:
 
 
 def test_means_are_the_second_axis_and_slopes_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_or_label, "answers", lambda prepared, weights, x: x.flatten(1).round().long().T)
+    monkeypatch.setattr(use_of_leaked_labels, "answers", lambda prepared, weights, x: x.flatten(1).round().long().T)
     dataset = SimpleNamespace(channel_mean=torch.zeros(1), channel_std=torch.ones(1))
     before = LabelledImages(torch.tensor([1.0, 3.0, 10.0, 20.0]).view(4, 1, 1, 1), torch.tensor([0, 0, 1, 1]))
     maps = [
@@ -36,7 +36,7 @@ def test_means_are_the_second_axis_and_slopes_the_third(monkeypatch: pytest.Monk
     ]
     prepared: Any = SimpleNamespace(seeds=[0], dataset=dataset)
     images = torch.full((1, 1, 1, 1), 4.0)
-    said = image_or_label.predictions_under_maps("", prepared, {}, before, images, maps)[0, :, :, 0]
+    said = use_of_leaked_labels.predictions_under_maps("", prepared, {}, before, images, maps)[0, :, :, 0]
     # (x - mean) slope + the slope's own mean and shift: (4 - 2) 2 + 5; (4 - 2) 3 + 50; (4 - 15) 2 + 5; (4 - 15) 3 + 50
     assert said.tolist() == [[9, 56], [-17, 17]]
 

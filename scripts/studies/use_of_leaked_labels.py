@@ -1,7 +1,7 @@
 """Whether a network trained on erased images reads the image, or the label that the eraser wrote into it.
 
     python -m train -m eraser=control,qleace OVERRIDES
-    python -m scripts.studies.image_or_label OVERRIDES
+    python -m scripts.studies.use_of_leaked_labels OVERRIDES
 
 Takes the overrides of finished runs of python -m train. An eraser that sees labels moves each class by its own affine
 map, from the class's mean to a common one, and so writes the label into the image (see label_leakage). This study
@@ -132,12 +132,12 @@ def show(chosen: argparse.Namespace) -> int:
         ]
         shares = {key: f"{Spread.of([100 * one[key] for one in rates]):.1f}" for key in rates[0]}
         rows.append({"trained on": display_name(name)} | shares)
-    Table("image_or_label", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
+    Table("use_of_leaked_labels", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("studies.image_or_label", __doc__)
+    parser = argument_parser("studies.use_of_leaked_labels", __doc__)
     parser.add_argument("overrides", nargs="*", help="as of python -m train, without eraser")
     parser.add_argument("--eraser", default="qleace", help="whose maps: one that sees labels")
     parser.add_argument("--trained-on", nargs="+", help="erasers of the networks; control and --eraser by default")

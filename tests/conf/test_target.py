@@ -1,0 +1,46 @@
+"""Classes that a configuration names: built from its options, imported with care."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from conf.check import ConfigError
+from conf.schema import validate
+from conf.target import Target
+from models.mlp import MLP
+from tests.conf.test_schema import GOOD, Own, changed
+from train.settings import TrainSettings
+
+
+def test_a_target_builds_its_class_from_its_options() -> None:
+    options = {"width": 4, "depth": 1, "activation": "relu", "parametrization": "mup"}
+    model = Target({"name": "m", "_target_": "models.mlp.MLP", **options})
+    assert model.build(MLP, (1, 2, 2), 3).readout.weight.shape == (3, 4)
+    assert Target(GOOD["eraser"]).options == {"rank_tolerance": 1}
+    with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
+        model.build(TrainSettings)
+    with pytest.raises(ConfigError, match=r"_target_=no\.such: cannot be imported"):
+        Target({"_target_": "no.such"}).resolve()
+
+
+@pytest.mark.parametrize("path", ["this.s", "antigravity.x", "idlelib.pyshell.main", "isympy.x", "__main__.main", ""])
+@pytest.mark.parametrize("section", ["dataset", "eraser", "model"])
+def test_an_installed_module_is_not_imported_for_a_configuration(section: str, path: str) -> None:
+    before = set(sys.modules)
+    with pytest.raises(ConfigError, match=rf"_target_={re.escape(path)}: must be a subclass of .*an installed package"):
+        validate(changed(section, _target_=path), Own)
+    assert path.partition(".")[0] not in set(sys.modules) - before
+
+
+def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_models.py").write_text("from models.polynomial import PolynomialClassifier as Own\n")
+    (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
+    checked = validate(changed("model", _target_="own_models.Own"), Own)
+    assert checked.model["_target_"] == "own_models.Own"
+    with pytest.raises(ConfigError, match=r"own_models\.Own: must be a subclass of erasure\.eraser\.Eraser$"):
+        validate(changed("eraser", _target_="own_models.Own"), Own)
+    with pytest.raises(ConfigError, match=r"own_broken\.Own: cannot be imported \(not today\)"):
+        validate(changed("model", _target_="own_broken.Own"), Own)
