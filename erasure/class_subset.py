@@ -1,4 +1,4 @@
-"""A dataset restricted to some of its classes."""
+"""A dataset restricted to some of its classes, and where its images stand in the whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages, RawImages, Source
+from erasure.source import LabelledImages, RawImages, Source, splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,3 +87,11 @@ def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
     if not parts:
         return {}
     return {name: int(mask.sum()) for name, mask in zip(parts, selected.split([*parts.values()]), strict=True)}
+
+
+def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
+    """Return for each split the positions of its images in `raw`, the source's `whole_images`, and their labels."""
+    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
+    if isinstance(source, ClassSubset):
+        numbers = source.restrict(numbers)
+    return splits(source, numbers)

@@ -1,13 +1,12 @@
-"""The images of a source, cached where they are slow to load, and where those of a split stand among them."""
+"""The images of a source, cached where they are slow to load."""
 
 import re
 from collections.abc import Iterable, Mapping
 
-import torch
 from torch import Tensor
 
 from erasure.class_subset import ClassSubset
-from erasure.source import LabelledImages, RawImages, Source, splits
+from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import fingerprint
 
@@ -48,14 +47,6 @@ def unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, L
 def whole_images(source: Source, cache: Cache) -> RawImages:
     """Return the images of the whole dataset, also where `source` has some of its classes only."""
     return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
-
-
-def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Return for each split the positions of its images in `raw`, the source's `whole_images`, and their labels."""
-    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
-    if isinstance(source, ClassSubset):
-        numbers = source.restrict(numbers)
-    return splits(source, numbers)
 
 
 def raw_key(source: Source) -> str:

@@ -27,7 +27,7 @@ from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
 from harness.device import pick_device, versions
 from harness.interruption import interruptible
-from harness.logger import Logger
+from harness.logger import Logger, example_row
 from harness.result import Result, result_of
 from harness.result_fields import Timing, Trained
 from harness.run_directory import RESULTS_VERSION, Run
@@ -37,7 +37,6 @@ from models.classifier import Model
 log = logging.getLogger(__name__)
 
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
-_LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 @dataclass(frozen=True)
@@ -312,13 +311,3 @@ def _log_code_changes(job: Job, run: Run) -> None:
         now, then = job.code(), earlier.code
         changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
         log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
-
-
-def example_row(dataset: ErasedDataset) -> Tensor:
-    """Draw the first test image of each class after erasure, side by side, uint8 [H, W, C], clipped."""
-    images, labels = dataset.splits["test"].images, dataset.splits["test"].labels
-    firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
-    pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()
-    scale = max(1, -(-_LEAST_SIDE // pixels.shape[-1]))
-    pixels = pixels.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
-    return (255 * torch.cat([*pixels], dim=2)).round().to(torch.uint8).permute(1, 2, 0)

@@ -10,14 +10,18 @@ from statistics import mean
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import torch
 from torch import Tensor
 
 from conf import Options
 from conf.schema import LoggerSettings
+from erasure.pipeline import ErasedDataset
 from harness.loss_curves import CurveRow
 from harness.result import Result, as_json
 
 log = logging.getLogger(__name__)
+
+_LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 class Logger:
@@ -177,3 +181,13 @@ def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
 
 def _reason(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def example_row(dataset: ErasedDataset) -> Tensor:
+    """Draw the first test image of each class after erasure, side by side, uint8 [H, W, C], clipped."""
+    images, labels = dataset.splits["test"].images, dataset.splits["test"].labels
+    firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
+    pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()
+    scale = max(1, -(-_LEAST_SIDE // pixels.shape[-1]))
+    pixels = pixels.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+    return (255 * torch.cat([*pixels], dim=2)).round().to(torch.uint8).permute(1, 2, 0)

@@ -32,7 +32,7 @@ from mdl.chunks import rounded_sizes
 from mdl.code_result import logged_result, online_code_bits, split_positions
 from mdl.settings import MdlConfig
 from models.classifier import Classifier, count_parameters
-from models.layers import Conv2d, Linear
+from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
 from train.cuda_graph import GraphedFunction
 from train.data import label_entropy_bits

@@ -29,7 +29,7 @@ from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import Engine, Learner, NonFiniteLossError
 
-_AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/bits.md)
+_AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/codes.md)
 _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.layers import Conv2d, Linear
 from models.scaled_classifier import ScaledClassifier
+from models.stackable_layers import Conv2d, Linear
 
 _SMALLEST_SIDE = 20  # at which the last convolution still has one position
 

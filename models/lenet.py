@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.classifier import Classifier, require_images
-from models.layers import Conv2d, Linear
 from models.scaled_classifier import ScaledClassifier
+from models.stackable_layers import Conv2d, Linear
 
 _KERNEL = 5
 _CHANNELS = (6, 16)  # LeCun et al. 1998

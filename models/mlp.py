@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.layers import Linear
 from models.mup import Parametrization
 from models.scaled_classifier import ScaledClassifier
+from models.stackable_layers import Linear
 
 Activation = Literal["relu", "gelu", "swiglu"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.classifier import Classifier
-from models.layers import Linear
+from models.stackable_layers import Linear
 
 
 class PolynomialClassifier(Classifier):

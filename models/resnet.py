@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.layers import Conv2d, GroupNorm, Linear
 from models.scaled_classifier import ScaledClassifier
+from models.stackable_layers import Conv2d, GroupNorm, Linear
 
 _GROUPS = 8  # of channels that are normalised together
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from models.classifier import Classifier, require_images
-from models.layers import Conv2d, Linear
 from models.mup import Parametrization, depth_factor, scaling, scalings, shapes_of
+from models.stackable_layers import Conv2d, Linear
 
 
 class ScaledClassifier(Classifier):

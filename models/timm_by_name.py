@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.classifier import Classifier, require_images
-from models.layers import Linear
+from models.stackable_layers import Linear
 from models.stochastic_depth import replace_drop_path
 
 log = logging.getLogger(__name__)

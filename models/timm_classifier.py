@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.layers import Linear, draw_normal_
 from models.mup import Parametrization
 from models.scaled_classifier import ScaledClassifier
+from models.stackable_layers import Linear, draw_normal_
 from models.stochastic_depth import replace_drop_path
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from torch.nn.functional import one_hot
 
 from conf import Options
 from conf.target import Target
+from erasure.class_subset import positions
 from erasure.eraser import Eraser
-from erasure.image_cache import positions, whole_images
+from erasure.image_cache import whole_images
 from erasure.pipeline import ErasedDataset
 from erasure.source import stratified_split
 from erasure.store.cache import Cache

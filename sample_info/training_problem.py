@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from models.classifier import Classifier
-from models.layers import Linear
+from models.stackable_layers import Linear
 from models.tangent.jacobian import EXACT, Projection, Weights, network_outputs
 from models.tangent.kernel import Kernels, TangentOptions, ntk
 from sample_info.linearized.spectral_filter import LinearizedDescent

@@ -24,7 +24,6 @@ COMMANDS_BENEATH = ("scripts.benchmarks.", "scripts.studies.")
 # modules that no test imports, names or is called after: they are tested through the commands that use them
 TESTED_THROUGH_OTHERS = {
     "erasure.accumulator",
-    "erasure.erasers.identity",
     "erasure.optional_packages",
     "hydra_plugins.erasure_mdl.sweeper",
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 from erasure.erasers.leace import LeaceEraser
 from erasure.linalg import largest_eigenpairs
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)

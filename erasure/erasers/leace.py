@@ -8,7 +8,7 @@ import torch
 from erasure.concept_moments import ConceptMoments
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ from torch import Tensor
 from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
-from erasure.projection import constant_columns, made_constant
+from erasure.projection_eraser import constant_columns, made_constant
 
 
 @dataclass(frozen=True, repr=False)

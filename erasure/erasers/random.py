@@ -8,7 +8,7 @@ from torch import Tensor
 
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,7 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.inputs import Array
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser
 
 _SMALLEST_ANGLE = 1e-6  # sine below which the two concepts are taken to share a direction
 

@@ -87,7 +87,7 @@ CODES = {
     ),
     "excess_bits": spread(
         "excess (bits)", "excess_bits", ",.0f",
-        "codelength of all labels less N times the test loss (docs/bits.md)",
+        "codelength of all labels less N times the test loss (docs/codes.md)",
     ),
     "surplus_bits": spread(
         "surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"

@@ -1,4 +1,4 @@
-"""Quantities of a seed's learning curve other than its codelength, in bits: docs/bits.md.
+"""Quantities of a seed's learning curve other than its codelength, in bits: docs/codes.md.
 
 Excess description length (Donoway et al. 2026), surplus description length and ε-sample complexity (Whitney et al.
 2020), and the area above the last loss coded (Finzi et al. 2026). A seed is given by its position in the result.

@@ -1,12 +1,8 @@
-"""Launchers on this machine: in this process, or over its devices. `slurm` has the one for clusters."""
+"""The base classes of launchers, and the one that needs no other process; `local` and `slurm` have theirs."""
 
 import logging
-import os
-import signal
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, run_job, setup_globals
@@ -15,10 +11,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.sweep_directory import Sweep, SweepJob, process
-from hydra_plugins.erasure_mdl.jobs import has_ended, in_turn, planned, unfinished
-
-log = logging.getLogger(__name__)
+from conf.sweep_directory import SweepJob, process
+from hydra_plugins.erasure_mdl.jobs import in_turn, planned, unfinished
 
 
 class SweepLauncher(Launcher):
@@ -129,91 +123,3 @@ class Submitit(SweepLauncher):
         )
         executor.update_parameters(**{f"{cluster}_{key}": value for key, value in options.items()})
         return executor
-
-
-class Local(Submitit):
-    """Launcher of processes on this machine, each with a GPU or a share of the cores, that take the runs in turn.
-
-    A process that is killed ends its own run only: another goes on with it.
-    """
-
-    _EXECUTOR = "local"
-    _OURS = ("workers",)
-    _TYPES = {**Submitit._TYPES, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
-
-    def _start(self, jobs: Sequence[SweepJob]) -> None:
-        directory, devices = process.sweep.directory.absolute(), self._devices()
-        count = self.options["workers"] or len(devices)
-        count = count if self.shares_runs else min(count, len(jobs))
-        threads = str(max(1, len(os.sched_getaffinity(0)) // count))
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launching process: see _wait
-        threads_set = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = threads_set or threads
-        try:
-            workers = [
-                self._executor().submit(self, devices[worker % len(devices)], directory, jobs, Singleton.get_state())
-                for worker in range(count)
-            ]
-        finally:
-            signal.signal(signal.SIGINT, before)
-            if threads_set is None:
-                del os.environ["OMP_NUM_THREADS"]
-        log.info("%d runs in %d processes, %s threads each", len(jobs), count, threads_set or threads)
-        ended = set[int]()
-        try:
-            self._wait(workers, jobs, ended)
-        except KeyboardInterrupt:
-            log.warning("stopping once every run has saved its training; launch the same command again to continue")
-            for worker in workers:
-                if not worker.done():
-                    os.kill(int(worker.job_id), signal.SIGTERM)  # submitit names a local job by its process
-            self._wait(workers, jobs, ended)
-            raise
-        for worker in workers:
-            if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
-                log.warning("a process ended early: see %s", worker.paths.stderr)
-
-    def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:
-        """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
-        self._begin(state)
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-        process.waits_for_others = False
-        shared = Sweep(sweep)
-        for job in in_turn(jobs, shared, join=self.shares_runs):
-            returned = self.carry_out(job)
-            if not has_ended(job, shared):
-                _ = returned.return_value  # raises where not even its end could be noted
-
-    def _devices(self) -> list[str]:
-        """Return each process's CUDA_VISIBLE_DEVICES: a GPU, or, without one, an empty string for each core."""
-        import torch
-
-        from harness.device import pick_device
-
-        device = pick_device(self.config.device)
-        if device.type != "cuda":
-            return [""] * len(os.sched_getaffinity(0))
-        if device.index is not None:
-            raise ConfigError(f"device={device}: hydra/launcher=local gives each process a GPU of its own: device=cuda")
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
-
-    def _wait(self, workers: Sequence[Any], jobs: Sequence[SweepJob], ended: set[int]) -> None:
-        """Show how far the sweep is until the last process has ended.
-
-        Args:
-            workers: submitit's jobs, one for each process.
-            jobs: what they carry out.
-            ended: numbers of the jobs whose end has been shown; this adds to them.
-        """
-        from erasure.progress import Display
-
-        with Display("sweep") as display:
-            while alive := sum(not worker.done() for worker in workers):
-                for job in jobs:
-                    if job.number not in ended and has_ended(job, process.sweep):
-                        ended.add(job.number)
-                        log.info("#%d has ended, %d of %d", job.number, len(ended), len(jobs))
-                display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
-                time.sleep(0.2)

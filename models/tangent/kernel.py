@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
-from models.layers import Linear
+from models.stackable_layers import Linear
 from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
 GIB = 2**30

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from models.classifier import Classifier
-from models.layers import Conv2d, Linear
 from models.lenet import LeNet
 from models.mlp import MLP
+from models.stackable_layers import Conv2d, Linear
 from train.data import DeviceImages
 from train.randomness import generator
 from train.settings import TrainSettings

@@ -31,7 +31,7 @@ from erasure.store.checked_files import load_tensors, write_text
 from harness.result import read_result
 from harness.results.table import Table
 from harness.sample_info_fields import Attribution, Interval
-from models.layers import Conv2d, Linear
+from models.stackable_layers import Conv2d, Linear
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.linearized.network import LinearizedNetwork

@@ -1,10 +1,10 @@
-"""A sweep's own files, which somebody else may have edited."""
+"""The name of a sweep's directory, and its files, which somebody else may have edited."""
 
 from pathlib import Path
 
 import pytest
 
-from conf.sweep_directory import Sweep, SweepJob
+from conf.sweep_directory import Sweep, SweepJob, sweep_name
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,13 @@ def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:
     sweep.plan(jobs[1:])
     assert not sweep.failed("a")
     assert sweep.planned() == [SweepJob(0, [], tmp_path / "b")]
+
+
+def test_a_sweep_has_one_name_however_and_wherever_it_is_launched() -> None:
+    name = sweep_name("mdl", ["eraser=control,leace", "seeds=[0]"])
+    assert name.startswith("mdl-")
+    elsewhere = ["seeds=[0]", "eraser=control,leace", "hydra/launcher=slurm", "runs_dir=/scratch"]
+    assert sweep_name("mdl", elsewhere) == name
+    assert sweep_name("mdl", ["eraser=control,leace", "seeds=[1]"]) != name
+    assert sweep_name("mdl", ["+experiment=table16"]).startswith("mdl-table16-")
+    assert "/" not in sweep_name("mdl", ["+experiment=mine/table"])

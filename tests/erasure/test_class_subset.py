@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.class_subset import ClassSubset
+from erasure.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
-from erasure.image_cache import positions, whole_images
+from erasure.image_cache import whole_images
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 

@@ -201,7 +201,10 @@ def forged(path: Path, **changes: Any) -> Path:
         ({"eraser": ["x"]}, r"holds \['x'\]: Eraser.load reads"),
         ({"eraser": "os.system\n\x1b[2J"}, r"holds os.system\\n\\x1b\[2J: Eraser.load"),
         ({"eraser": "erasure.eraser.Eraser"}, "holds erasure.eraser.Eraser: Eraser.load reads"),
-        ({"eraser": "erasure.projection.ProjectionEraser"}, "holds erasure.projection.ProjectionEraser: Eraser.load"),
+        (
+            {"eraser": "erasure.projection_eraser.ProjectionEraser"},
+            "holds erasure.*ProjectionEraser: Eraser.load reads",
+        ),
         ({"eraser": "erasure.erasers.gradient.GradientEraser"}, "holds erasure.*GradientEraser: Eraser.load reads"),
         ({"eraser": "erasure.erasers.qleace.QleaceEraser"}, "is no QleaceEraser: it has '"),
     ],

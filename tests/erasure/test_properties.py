@@ -22,7 +22,7 @@ from erasure import (
     RandomEraser,
     SplinceEraser,
 )
-from erasure.projection import ProjectionEraser, constant_columns
+from erasure.projection_eraser import ProjectionEraser, constant_columns
 from tests.conftest import gaps
 
 # QLEACE's covariances are equal whatever the tolerance of its edit.

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from erasure.class_subset import positions
 from erasure.datasets.digits import Digits
-from erasure.image_cache import positions
 from erasure.source import LabelledImages, RawImages, splits, stratified_split
 
 

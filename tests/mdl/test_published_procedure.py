@@ -18,9 +18,9 @@ from mdl.__main__ import COMMAND
 from mdl.published_procedure import Examples, PublishedTraining, initialise, mean_bits, published_order
 from mdl.settings import MdlConfig
 from models.convnextv2 import ConvNeXtV2
-from models.layers import Conv2d
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
+from models.stackable_layers import Conv2d
 from scripts.report.__main__ import main as report
 from train.randomness import generator
 from train.settings import TrainSettings

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.classifier import count_parameters
-from models.layers import Conv2d, GroupNorm
 from models.resnet import ResNet
+from models.stackable_layers import Conv2d, GroupNorm
 
 PAPERS_COUNT = 0.27e6  # of ten classes: table 6
 

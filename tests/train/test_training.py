@@ -13,9 +13,9 @@ from torch import Tensor
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from models.classifier import Classifier
-from models.layers import Linear
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
+from models.stackable_layers import Linear
 from models.stochastic_depth import StochasticDepth
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY

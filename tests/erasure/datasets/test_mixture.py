@@ -13,14 +13,14 @@ from torch import Tensor
 from conf.check import ConfigError
 from conf.compose import composed
 from conf.target import Target, check_target
-from erasure.class_subset import ClassSubset
+from erasure.class_subset import ClassSubset, positions
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
-from erasure.image_cache import positions, raw_images, raw_key, whole_images
+from erasure.image_cache import raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, save_tensors

@@ -395,3 +395,10 @@ def test_a_heart_that_was_taken_over_does_not_beat_for_the_other(tmp_path: Path,
     assert lease.path.stat().st_mtime == 1.0
     lease.release()
     assert lease.path.exists()
+
+
+def test_a_lock_of_brackets_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("[" * 60_000)
+    beat = heartbeat(tmp_path / "lock")
+    assert beat is not None
+    assert beat.process == {}

@@ -52,10 +52,3 @@ def test_readers_do_not_wait_for_a_pipe(tmp_path: Path) -> None:
     beat = heartbeat(tmp_path / "pipe")
     assert beat is not None
     assert beat.process == {}
-
-
-def test_a_lock_of_brackets_is_nobodys(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("[" * 60_000)
-    beat = heartbeat(tmp_path / "lock")
-    assert beat is not None
-    assert beat.process == {}

@@ -1,0 +1,45 @@
+"""The order in which jobs come that other processes compute as well."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from conf.sweep_directory import Sweep, SweepJob
+from hydra_plugins.erasure_mdl import jobs
+from hydra_plugins.erasure_mdl.jobs import in_turn
+from tests.hydra_plugins.conftest import finish
+
+
+def test_a_job_that_was_passed_over_comes_again_until_its_run_has_ended(tmp_path: Path) -> None:
+    sweep, given = Sweep(tmp_path / "sweep"), []
+    a, b, c = (SweepJob(number, [], tmp_path / name) for number, name in enumerate("abc"))
+    sweep.fail("b", "no memory", 1)  # in another process, which may have less
+    finish(c)
+    for job in in_turn([a, b, c], sweep, join=False):
+        given.append(job.number)
+        if given != [0]:  # the first time another process was faster
+            finish(job)
+    assert given == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("join", "looks"), [(False, 4), (True, 1)])
+def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_joined(
+    join: bool, looks: int, tmp_path: Path, monkeypatch, caplog
+) -> None:
+    caplog.set_level(logging.INFO)
+    looked, given = [], []  # the first run is free at the fourth look
+
+    def computed_elsewhere(run: Path) -> str:
+        looked.extend([run] if run.name == "a" else [])
+        return "host" if run.name == "a" and len(looked) < 4 else ""
+
+    monkeypatch.setattr(jobs, "computed_elsewhere", computed_elsewhere)
+    monkeypatch.setattr(jobs, "_LOOK_AGAIN_S", 0.0)
+    sweep = Sweep(tmp_path / "sweep")
+    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=join):
+        given.append(job.number)
+        finish(job)
+    assert given == [1, 0]
+    assert len(looked) == looks
+    assert caplog.messages == ["waiting for 1 runs that other processes compute"] * (not join)

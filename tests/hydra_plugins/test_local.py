@@ -1,0 +1,163 @@
+"""Sweeps in several processes of this machine."""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from conf.check import ConfigError
+from conf.sweep_directory import Sweep, process
+from harness.run_directory import LOCK
+from mdl.__main__ import COMMAND as MDL
+from tests.conftest import REPOSITORY
+from tests.hydra_plugins.conftest import LOCAL, TINY
+
+SAVED = ["train.patience_steps=100000000", "train.checkpoint_every_s=0.1"]
+
+
+class Worker:
+    """A process that has ended."""
+
+    paths = SimpleNamespace(result_pickle=Path(__file__))  # a file that exists
+
+    def done(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("said", ["7", None])
+def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(command, launcher, monkeypatch, said) -> None:
+    given, seen, handlers, threads = [], [], [], []
+
+    class Executor:
+        def submit(self, local, device, directory, jobs, state) -> Worker:
+            given.append(device)
+            threads.append(os.environ["OMP_NUM_THREADS"])
+            handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
+            monkeypatch.setattr(process, "waits_for_others", True)
+            local(device, directory, [], state)  # as the process does, without a run
+            assert not process.waits_for_others
+            seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+            return Worker()
+
+    monkeypatch.setattr(launcher("local.Local"), "_executor", lambda _: Executor())
+    monkeypatch.setattr(launcher("local.Local"), "_devices", lambda _: ["3", "5"])
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    if said:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    try:
+        command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=3", "train.lr=0.1,0.2,0.3,0.4", *TINY)
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler  # the driver itself can be stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert given == seen == ["3", "5", "3"]
+    assert threads == [said or "2"] * 3  # of six cores
+    assert os.environ.get("OMP_NUM_THREADS") == said
+    assert handlers == [signal.SIG_IGN] * 3
+
+
+def test_devices_are_those_that_this_process_sees(launcher, monkeypatch) -> None:
+    local = object.__new__(launcher("local.Local"))
+    local.config = OmegaConf.create({"device": "cuda"})
+    monkeypatch.setattr("harness.device.pick_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert local._devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7,GPU-1a")
+    assert local._devices() == ["4", "7", "GPU-1a"]
+    local.config.device = "cpu"
+    assert local._devices() == [""] * len(os.sched_getaffinity(0))
+    local.config.device = "cuda:1"
+    with pytest.raises(ConfigError, match="device=cuda:1: hydra/launcher=local gives each process a GPU of its own"):
+        local._devices()
+
+
+@contextlib.contextmanager
+def launched(tmp_path: Path, *overrides: str) -> Iterator[subprocess.Popen]:
+    """A sweep in two processes, of trainings that save themselves often; what is left of it ends with the block."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    with (tmp_path / "driver.log").open("w") as log:
+        shell = subprocess.Popen(
+            [sys.executable, "-m", "mdl", *LOCAL, *TINY, *SAVED, *overrides, *where(tmp_path)],
+            cwd=REPOSITORY, start_new_session=True, stdout=log, stderr=log,
+        )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
+    try:
+        yield shell
+    finally:
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+def where(tmp_path: Path) -> list[str]:
+    return [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+
+
+def wait_for_trainings(tmp_path: Path, shell: subprocess.Popen, count: int) -> list[Path]:
+    """Wait until so many runs are going on and have saved a training; return their directories."""
+    deadline = time.monotonic() + 120
+    while True:
+        locked = [lock.parent for lock in tmp_path.glob(f"runs/mdl-*/{LOCK}")]
+        runs = [run for run in locked if any(run.glob("checkpoint-*"))]
+        if len(runs) >= count:
+            return sorted(runs)
+        assert shell.poll() is None, (tmp_path / "driver.log").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
+    with launched(tmp_path, "eraser=control,leace", "train.max_epochs=100000") as shell:
+        runs = wait_for_trainings(tmp_path, shell, 2)
+        stopped = time.time()
+        os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
+        assert shell.wait(60) == 130
+    log = (tmp_path / "driver.log").read_text()
+    assert "stopping once every run has saved its training" in log
+    assert max(log.count(f"#{number} has ended") for number in range(2)) <= 1
+    for run in runs:
+        assert any(path.stat().st_mtime >= stopped - 0.01 for path in run.glob("checkpoint-*")), list(run.iterdir())
+        assert not (run / LOCK).exists()
+
+
+def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
+    command, launcher, tmp_path: Path, monkeypatch, caplog
+) -> None:
+    """Processes take runs in turn: of three runs one fails at once, and the process of another is killed."""
+    options = ["eraser=control", "train.max_epochs=300"]
+    with launched(tmp_path, *options, "train.lr=1e38,0.005,0.006") as shell:
+        run, *_ = wait_for_trainings(tmp_path, shell, 1)
+        os.kill(json.loads((run / LOCK).read_text())["pid"], signal.SIGKILL)
+        assert shell.wait(240) == 1
+    log = (tmp_path / "driver.log").read_text()
+    assert "3 runs in 2 processes" in log
+    assert log.count("a process ended early: see") == 1
+    assert "2 of 3 runs finished, 1 failed" in log
+    assert re.search(r"failed: .* train\.lr=1e\+38 .*: the loss is not finite", log)
+    assert "bits per label" in log
+    assert max(log.count(f"#{number} has ended") for number in range(3)) == 1
+    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
+    assert [Sweep(sweep).failed(job.run.name) for job in Sweep(sweep).planned()] == [True, False, False]
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(launcher("local.Local"), "_start", lambda *_: pytest.fail("started"))
+    again = command(MDL, *LOCAL, *TINY, *SAVED, *options, "train.lr=0.005", *where(tmp_path))
+    assert again.code == 0, again.err
+    assert "1 of 1 runs have finished before" in caplog.text

@@ -1,0 +1,138 @@
+"""Sweeps on a cluster that is made up: up to their submission, and the signals that requeue or end a task."""
+
+import logging
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.run_directory import LOCK
+from hydra_plugins.erasure_mdl.slurm import _max_array_size, requeue_on_signals
+from mdl.__main__ import COMMAND as MDL
+from tests.hydra_plugins.conftest import SLURM, TINY, planned_runs
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@pytest.fixture
+def requeued() -> Iterator[list[int]]:
+    """Signals that submitit's own handler was called with; handlers are put back."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    calls: list[int] = []
+    signal.signal(signal.SIGUSR2, lambda number, _: calls.append(number))
+    signal.signal(signal.SIGTERM, lambda *_: None)  # submitit ignores it
+    yield calls
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def in_slurm(monkeypatch: pytest.MonkeyPatch, folder: Path, state: str | None) -> Path:
+    """Pretend to be task 3 of array 7 in this state, of a cluster without squeue if None; what squeue is asked."""
+    asked = folder / "asked"
+    if state is not None:
+        squeue = folder / "squeue"
+        squeue.write_text(f"#!/bin/sh\necho $* >> {asked}\necho {state}\n")
+        squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    for name, value in {"SUBMITIT_EXECUTOR": "slurm", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}.items():
+        monkeypatch.setenv(name, value)
+    return asked
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_any_of_three_signals_requeues_and_what_follows_is_ignored(number: signal.Signals, requeued) -> None:
+    requeue_on_signals()
+    signal.raise_signal(number)
+    assert requeued == [number]
+    signal.raise_signal(signal.SIGTERM)  # SLURM's own, to the job that has been requeued
+    assert requeued == [number]
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "", None])
+def test_a_job_that_slurm_is_ending_is_not_requeued(state: str | None, requeued, monkeypatch, tmp_path) -> None:
+    asked = in_slurm(monkeypatch, tmp_path, state)
+    requeue_on_signals()
+    with pytest.raises(SystemExit) as ended:
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert requeued == []
+    assert state is None or asked.read_text() == "--noheader --jobs 7_3 --format %T\n"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
+def test_a_job_that_slurm_means_to_run_is_requeued_on_sigterm(state: str, requeued, monkeypatch, tmp_path) -> None:
+    in_slurm(monkeypatch, tmp_path, state)
+    requeue_on_signals()
+    signal.raise_signal(signal.SIGTERM)
+    assert requeued == [signal.SIGTERM]
+
+
+def test_where_the_precision_of_tasks_cannot_be_known_it_has_to_be_said(command) -> None:
+    outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
+    assert outcome.code == 2
+    assert "device=auto: where tasks run there may be another kind of device" in outcome.err.strip().splitlines()[-1]
+    assert outcome.err.strip().endswith("nothing was started")
+
+
+def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = command(MDL, "-m", "hydra/launcher=slurm", "device=cpu", *TINY)
+    assert outcome.code == 2
+    assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
+
+
+def test_the_size_of_arrays_is_the_clusters_own(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _max_array_size() == 1001
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho 'MaxArraySize            = 77'\n")
+    scontrol.chmod(0o755)
+    assert _max_array_size() == 77
+
+
+def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
+    command(MDL, *SLURM, *TINY)
+    (run,) = planned_runs()
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
+    with run.claim():
+        outcome = command(MDL, *SLURM, *TINY)
+    assert outcome.code == 1
+    assert "runs already (process" in outcome.err
+    assert not (run.directory / LOCK).exists()
+
+
+def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> None:
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
+    outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
+    assert outcome.code == 0, outcome.err
+    line = outcome.out.strip().splitlines()[-1]
+    assert line.startswith("to look at it: python -m scripts.sweep status ")
+    assert line.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
+
+
+def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monkeypatch, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    arrays = []
+
+    class Executor:
+        def map_array(self, _, jobs, states):
+            assert len(jobs) == len(states)
+            arrays.append([job.number for job in jobs])
+            return [type("Task", (), {"job_id": f"{len(arrays)}_{task}"}) for task in range(len(jobs))]
+
+    monkeypatch.setitem(launcher("slurm.SlurmArray")._submit.__globals__, "_max_array_size", lambda: 2)
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_executor", lambda _: Executor())
+    outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "train.lr=0.001,0.002,0.003,0.004,0.005", *TINY)
+    assert outcome.code == 0, outcome.err
+    assert arrays == [[0, 1], [2, 3], [4]]
+    assert "submitted 5 jobs as 1, 2, 3" in caplog.text
+
+    arrays.clear()
+    twice = command(MDL, *SLURM, "hydra.launcher.wait=false", "hydra.launcher.tasks_per_run=2", *TINY, "mdl.share=true")
+    assert twice.code == 0, twice.err
+    assert arrays == [[0, 0]]
+    alone = command(MDL, *SLURM, "hydra.launcher.tasks_per_run=2", *TINY)
+    assert alone.code == 2
+    assert "tasks_per_run=2: tasks share runs of python -m mdl, where mdl.share=true" in alone.err
