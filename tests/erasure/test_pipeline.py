@@ -23,11 +23,9 @@ from erasure import (
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
-from erasure.image_cache import raw_images, raw_key
 from erasure.pipeline import erased_dataset, fitting_device, require_precision
 from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache
-from erasure.store.checked_files import load_tensors, save_tensors
 from tests.conftest import gaps
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -219,19 +217,6 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
     expected = LeaceEraser.fit(exact, train.labels)(exact).float()
     erased = erase(digits_source, LeaceEraser, Cache(tmp_path)).splits["train"].images
     assert float((erased != expected).double().mean()) < 1e-3  # sums in another order
-
-
-def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
-    folders = pytest.importorskip("tests.erasure.datasets.test_image_folder")
-    folders.write_images(tmp_path / "data", "train", 12)
-    source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
-    raw_images(source, cache)
-    path = cache.path(raw_key(source))
-    tensors, metadata = load_tensors(path)
-    assert metadata.pop("bounded") is True
-    save_tensors(path, tensors, metadata)
-    monkeypatch.setattr(type(source), "load", None)
-    assert raw_images(source, cache).bounded
 
 
 @pytest.fixture

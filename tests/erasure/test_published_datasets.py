@@ -16,10 +16,8 @@ import torchvision.datasets as published
 from torchvision.datasets.utils import download_url
 
 from erasure.datasets.cifar10 import Cifar10
-from erasure.image_cache import raw_images
 from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError, splits
-from erasure.store.cache import Cache
 from erasure.store.checked_files import DiskFullError
 from tests.erasure.published_files import (
     CIFAR_NAMES,
@@ -120,17 +118,6 @@ def test_identity_is_known_without_the_files_and_moves_with_their_checksums(tmp_
     before = here.identity()
     monkeypatch.setattr(published.CIFAR10, "test_list", [["test_batch", "0" * 32]])
     assert here.identity() != before
-
-
-def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, monkeypatch) -> None:
-    source, *_ = write_cifar10(tmp_path / "data", monkeypatch)
-    cache = Cache(tmp_path / "cache")
-    first = raw_images(source, cache)
-    monkeypatch.setattr(type(source), "load", None)
-    for changes in ({"normalize": "zscore"}, {"validation_size": 30}, {"flip": True}):
-        again = raw_images(dataclasses.replace(source, **changes), cache)
-        assert torch.equal(again.train.images, first.train.images)
-    assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 1
 
 
 @pytest.fixture

@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from erasure.barycenter_search import Search, align
-from erasure.linalg import CovarianceFactor
-from erasure.polar import _weights, gram, orthonormalise, polar_factor, rough_polar_factor
 from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map
 
 
@@ -42,29 +39,6 @@ def covariance(seed: int, d: int = 6, rank: int | None = None, condition: float 
 
 def covariances(k: int, d: int = 6, **options) -> Tensor:
     return torch.stack([covariance(seed, d, **options) for seed in range(k)])
-
-
-@pytest.mark.parametrize(("r", "s"), [(6, 6), (9, 4), (4, 9), (1, 1)])
-@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-8, 1e-12, 0.0])
-def test_polar_factor_is_orthonormal_and_leaves_a_positive_remainder(r: int, s: int, smallest: float) -> None:
-    generator = torch.Generator().manual_seed(r)
-    left, _, right = torch.linalg.svd(torch.randn(r, s, generator=generator, dtype=torch.float64), full_matrices=False)
-    values = torch.linspace(1, smallest, min(r, s), dtype=torch.float64) * 7
-    matrix = (left * values) @ right
-    u = polar_factor(matrix)
-    small = u.T @ u if r >= s else u @ u.T
-    torch.testing.assert_close(small, torch.eye(min(r, s), dtype=torch.float64), rtol=0, atol=1e-14)
-    largest_trace = float(values.sum())
-    assert float((u * matrix).sum()) == pytest.approx(largest_trace, rel=1e-11)
-
-
-def test_polar_factor_is_batched_and_gram_is_a_product() -> None:
-    batch = torch.randn(2, 3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    u = polar_factor(batch)
-    for i in range(2):
-        torch.testing.assert_close(u[i, 1], polar_factor(batch[i, 1]), rtol=0, atol=1e-6)
-    wide = torch.randn(20, 1700, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(gram(wide), wide.T @ wide)
 
 
 @given(seed=st.integers(0, 1000), condition=st.sampled_from([1.0, 1e2, 1e5]))
@@ -200,55 +174,6 @@ def test_bad_weights_and_too_few_rounds_are_errors() -> None:
         assert len(barycenter(sigmas, tolerance=math.inf, max_rounds=rounds).excess) == 1
     with pytest.raises(NotConvergedError, match="after 2 rounds .* tolerance=1e-15: allow more rounds"):
         barycenter(sigmas, tolerance=1e-15, max_rounds=2)
-
-
-def test_a_barycenter_of_limited_rank_keeps_the_directions_of_most_variance() -> None:
-    diagonals = torch.tensor([[9.0, 4.0, 1.0, 0.1, 0.1], [4.0, 9.0, 4.0, 0.1, 0.2]], dtype=torch.float64)
-    sigmas = torch.diag_embed(diagonals)
-    factors = [CovarianceFactor(sigma) for sigma in sigmas]
-    alignment = align(factors, [0.5, 0.5], sigmas.mean(0), Search(1e-14, polar=polar_factor), rank=3)
-    expected = torch.diag(diagonals.sqrt().mean(0).square() * torch.tensor([1, 1, 1, 0, 0]))
-    assert alignment.root.shape == (5, 3)
-    torch.testing.assert_close(alignment.root @ alignment.root.T, expected, rtol=0, atol=1e-7)
-
-
-def spread(smallest: float) -> Tensor:
-    """A matrix [40, 40] whose last singular value is as small as given, all others 1."""
-    generator = torch.Generator().manual_seed(0)
-    left, right = (torch.linalg.qr(torch.randn(40, 40, generator=generator, dtype=torch.float64)).Q for _ in range(2))
-    return left * torch.tensor([1.0] * 39 + [smallest], dtype=torch.float64) @ right
-
-
-@pytest.mark.parametrize(
-    ("smallest", "least", "most"), [(1.0, 0, 2e-6), (1e-6, 0, 2e-6), (1e-7, 0, 2e-5), (1e-8, 0.02, 0.5)]
-)
-def test_a_rough_polar_factor_is_orthonormal_but_for_tiny_singular_values(
-    smallest: float, least: float, most: float
-) -> None:
-    """The docstring's case; its trace is as good all the same, and orthonormalising makes it exact."""
-    matrix, identity = spread(smallest), torch.eye(40, dtype=torch.float64)
-    factor = rough_polar_factor(matrix).double()
-    assert least <= float((factor.T @ factor - identity).abs().max()) <= most
-    assert float((factor * matrix).sum()) == pytest.approx(39 + smallest, rel=2e-7)
-    exact = orthonormalise(factor)
-    torch.testing.assert_close(exact.T @ exact, identity, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("rows", [40, 30])
-def test_a_polar_factor_takes_three_cholesky_factors_and_no_singular_vectors(rows: int, monkeypatch) -> None:
-    assert _weights(1.0) == pytest.approx((3, 1, 3))  # Halley's, where all singular values are 1
-    taken, cholesky = [], torch.linalg.cholesky
-    monkeypatch.setattr(torch.linalg, "cholesky", lambda matrix: taken.append(0) or cholesky(matrix))
-    monkeypatch.setattr(torch.linalg, "svd", lambda *_, **__: pytest.fail("singular vectors"))
-    polar_factor(spread(1e-6)[:rows])
-    assert len(taken) == 3
-
-
-def test_singular_matrices_have_some_polar_factor() -> None:
-    """A zero among many others hides from the largest element of XᵀX - I: the series never ended, and refused."""
-    rough = orthonormalise(rough_polar_factor(spread(0.0)).double())
-    for factor in (polar_factor(spread(0.0)), rough, polar_factor(torch.zeros(4, 3, dtype=torch.float64))):
-        torch.testing.assert_close(factor.T @ factor, torch.eye(factor.shape[1]).double(), rtol=0, atol=1e-13)
 
 
 def differentiable(*shape: int) -> Tensor:

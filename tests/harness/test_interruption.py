@@ -1,6 +1,7 @@
 """Signals that end a run at once, or once its state is saved."""
 
 import functools
+import os
 import signal
 
 import pytest
@@ -38,3 +39,18 @@ def test_a_block_that_waits_takes_precedence_and_delivers_to_the_one_around_it()
     with pytest.raises(SystemExit):
         block()
     assert order == [signal.SIGUSR1]
+
+
+def test_another_handler_is_called_and_may_let_the_training_go_on() -> None:
+    """submitit's handler queues the job again."""
+    called: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, _: called.append(number))
+    try:
+        with interruptible() as interruption:
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert interruption.pending == signal.SIGUSR2
+            assert not called
+            interruption.deliver()
+            assert called == [signal.SIGUSR2]
+    finally:
+        signal.signal(signal.SIGUSR2, before)

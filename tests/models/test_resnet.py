@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.classifier import count_parameters
 from models.resnet import ResNet
-from models.stackable_layers import Conv2d, GroupNorm
+from models.stackable_layers import Conv2d
 
 PAPERS_COUNT = 0.27e6  # of ten classes: table 6
 
@@ -68,17 +68,6 @@ def test_it_has_twenty_layers_and_the_papers_number_of_parameters() -> None:
 def test_no_image_sees_another() -> None:
     model, x = drawn(), images(4, 3, 32, 32)
     torch.testing.assert_close(model(x)[:1], model(x[:1]))
-
-
-def test_group_norm_of_a_stack_is_each_members() -> None:
-    ours, theirs, x = GroupNorm(2, 6), nn.GroupNorm(2, 6), images(3, 5, 6, 4, 4).float()
-    weight, bias = images(3, 6).float(), images(2, 3, 6)[1].float()
-    stacked = torch.func.functional_call(ours, {"weight": weight, "bias": bias}, (x,))
-    for s in range(3):
-        member = {"weight": weight[s], "bias": bias[s]}
-        expected = torch.func.functional_call(theirs, member, (x[s],))
-        torch.testing.assert_close(stacked[s], expected)
-        torch.testing.assert_close(torch.func.functional_call(ours, member, (x[s],)), expected)
 
 
 @pytest.mark.parametrize(

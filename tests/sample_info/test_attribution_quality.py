@@ -9,15 +9,11 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, read_json
-from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND
 from sample_info.agreement import auroc
 from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.pairwise_files import read_pairwise
-from sample_info.references.influence import cosine
 from sample_info.references.retraining import GradientDescent, halves, positions
-from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws
 
 SMALL = ["model.width=128", "sample_info.examples=60", "sample_info.held_out=40", "sample_info.training.steps=300"]
@@ -79,18 +75,6 @@ def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
     sizes = effects.square().mean((1, 2))
     area, _ = metric.mislabel_detection_auc(sizes, wrong)
     assert auroc(sizes, wrong) == pytest.approx(float(area), abs=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_cosines_are_those_of_gradients(k: int) -> None:
-    net = small_mlp(k)
-    residual = network_outputs(net.model, net.weights, net.x) - net.y
-    effects = cosine(ntk(net.model, net.weights, net.x, net.held_out), residual)
-    j, j_held_out = (jacobian(net.model, net.weights, x) for x in (net.x, net.held_out))
-    gradients = torch.einsum("nkp,nk->np", j, residual)
-    expected = -torch.einsum("np,mkp->nmk", gradients / gradients.norm(dim=1, keepdim=True), j_held_out)
-    torch.testing.assert_close(effects.outputs, expected)
-    assert bool(effects.weight.isnan().all())
 
 
 def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:

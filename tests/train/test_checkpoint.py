@@ -12,7 +12,6 @@ import torch
 
 from erasure.source import LabelledImages
 from erasure.store.lease import LeaseLostError
-from harness.interruption import interruptible
 from harness.run_directory import LOCK, Run
 from models.mlp import MLP
 from train.checkpoint import Checkpoints
@@ -218,21 +217,6 @@ def test_a_signal_ends_the_run_after_the_save(
     assert signal.getsignal(number) is before
     assert same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
     assert epochs[3:5] == [3, 3]  # the epoch of the signal went on
-
-
-def test_another_handler_is_called_and_may_let_the_training_go_on(data, settings: TrainSettings, tmp_path) -> None:
-    """submitit's handler queues the job again."""
-    called: list[int] = []
-    before = signal.signal(signal.SIGUSR2, lambda number, _: called.append(number))
-    try:
-        with interruptible() as interruption:
-            os.kill(os.getpid(), signal.SIGUSR2)
-            assert interruption.pending == signal.SIGUSR2
-            assert not called
-            interruption.deliver()
-            assert called == [signal.SIGUSR2]
-    finally:
-        signal.signal(signal.SIGUSR2, before)
 
 
 def test_another_runs_checkpoint_is_not_mistaken(tmp_path: Path, caplog) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.epoch_randomness import EpochOrder
-from train.randomness import generator, permutation
 from train.settings import TrainSettings
 
 CPU = torch.device("cpu")
@@ -49,16 +48,6 @@ def test_a_member_draws_what_it_would_draw_alone() -> None:
     for both, single in zip(drawn, alone.draw([0], CPU), strict=True):
         assert torch.equal(both[:, :1], single)
         assert not torch.equal(both[:, 0], both[:, 1])
-
-
-def test_generators_differ_by_seed_and_purpose() -> None:
-    draws = {
-        float(torch.rand(1, generator=generator(*name)))
-        for name in [(0, "init"), (1, "init"), (0, "order"), (0, 10, "order"), (0, 1, "0order"), (11, "order")]
-    }
-    assert len(draws) == 6
-    assert torch.equal(permutation(3, 50), permutation(3, 50))
-    assert permutation(3, 50).sort().values.tolist() == list(range(50))
 
 
 def test_a_state_from_before_the_first_epoch_gives_that_epoch() -> None:

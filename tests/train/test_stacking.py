@@ -17,7 +17,6 @@ from models.resnet import ResNet
 from train import stacking
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.memory import MemoryExhaustedError, advice
 from train.settings import TrainSettings
 
 
@@ -100,18 +99,3 @@ def test_what_cannot_be_stacked_is_not(train, settings: TrainSettings) -> None:
     assert stacking.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
     with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto or one"):
         stacking.choose(ensemble(Unstackable), 3, train, settings)
-
-
-def test_out_of_memory_says_what_to_lower() -> None:
-    with (
-        pytest.raises(MemoryExhaustedError, match="out of memory while training: lower train.batch_size=64, or set "),
-        advice("training", batch_size=64, stack="auto"),
-    ):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-    with (
-        pytest.raises(MemoryExhaustedError, match=r"while evaluating: lower train.eval_batch_size=9 \(.*allocate"),
-        advice("evaluating", eval_batch_size=9, stack="one"),
-    ):
-        torch.empty(2**58)
-    with pytest.raises(RuntimeError, match="another"), advice("training", batch_size=64):
-        raise RuntimeError("another error")

@@ -3,15 +3,14 @@
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages, splits
+from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
@@ -20,7 +19,7 @@ from models.stochastic_depth import StochasticDepth
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.checkpoint import Checkpoints
-from train.data import DeviceImages, to_device
+from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.memory import MemoryExhaustedError
 from train.randomness import permutation
@@ -129,16 +128,6 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
     assert [stopping.curve for stopping in there.stopping] == [stopping.curve for stopping in here.stopping]
 
 
-@pytest.fixture(scope="module")
-def data(digits_source) -> Mapping[str, DeviceImages]:
-    raw = digits_source.load()
-    parts = {
-        name: dataclasses.replace(part, images=part.images / 16) for name, part in splits(digits_source, raw).items()
-    }
-    dataset = ErasedDataset(parts, raw.class_names, {}, torch.tensor([0.3]), torch.tensor([0.4]))
-    return to_device(dataset, crop_padding=0.125, flip=False, device=CPU)
-
-
 class UnstackableMLP(MLP):
     stackable = False
 
@@ -231,49 +220,6 @@ def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     )
     assert fitted.curves[0].best_validation_bits < 2.5
     assert fitted.best["readout.weight"].dtype == torch.float32
-
-
-def test_losses_and_gradients_are_those_of_each_member_by_autograd(data) -> None:
-    ensemble = Ensemble(small())
-    names = ensemble.names
-    draws = torch.Generator().manual_seed(0)
-    weights = {
-        name: (0.3 * torch.randn(2, *p.shape, generator=draws)).requires_grad_()
-        for name, p in ensemble.model.named_parameters()
-    }
-    x, z = data["test"].plain(torch.arange(20).view(2, 10))
-    losses, gradients = ensemble.gradients(weights, x, z)
-
-    def reference(s: int) -> Tensor:
-        member = {name: weight[s] for name, weight in weights.items()}
-        return torch.nn.functional.cross_entropy(torch.func.functional_call(ensemble.model, member, (x[s],)), z[s])
-
-    expected = torch.stack([reference(0), reference(1)])
-    torch.testing.assert_close(losses, expected.detach())
-    for gradient, derived in zip(
-        gradients, torch.autograd.grad(expected.sum(), [weights[name] for name in names]), strict=True
-    ):
-        torch.testing.assert_close(gradient, derived, rtol=1e-4, atol=1e-5)
-
-
-def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
-    ensemble = Ensemble(small())
-    before = dict(ensemble.model.named_parameters())
-    weights = {name: torch.randn(2, *p.shape) for name, p in before.items()}
-    ensemble.logits(weights, data["test"].images[:3])
-    after = dict(ensemble.model.named_parameters())
-    assert all(after[name] is parameter for name, parameter in before.items())
-
-
-def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:
-    ensembles = [Ensemble(small(), precision) for precision in (torch.float32, torch.bfloat16)]
-    weights = {name: torch.randn(2, *p.shape) for name, p in ensembles[0].model.named_parameters()}
-    exact, scored = (e.score(weights, data["test"]).bits for e in ensembles)
-    assert torch.equal(exact, scored)
-    x, z = data["test"].plain(torch.arange(50).expand(2, -1))
-    leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
-    exact, trained = (e.gradients(leaves, x, z)[0] for e in ensembles)
-    assert 0 < float((exact - trained).abs().max()) < 5  # the negative control
 
 
 def test_members_train_in_one_stack_where_the_architecture_can(data, settings: TrainSettings) -> None:

@@ -1,8 +1,6 @@
 """Image folders in their real format on disk, whole and broken."""
 
-import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +10,9 @@ from PIL import Image
 
 from erasure.datasets.image_folder import ImageFolder
 from erasure.image_cache import raw_images
-from erasure.image_decoding import decode, decode_all
 from erasure.source import RawImages
 from erasure.store.cache import Cache
+from tests.erasure.test_image_decoding import transparent
 
 
 def write_images(
@@ -136,60 +134,6 @@ def test_images_changed_while_they_are_read_are_not_kept(tmp_path: Path, monkeyp
     assert not list((tmp_path / "cache").glob("*.safetensors"))
 
 
-def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def decoded(image: Image.Image, channels: int = 3, kind: str = "PNG", **options) -> np.ndarray:
-    return decode(encoded(image, kind, **options), "a.png", size=None, channels=channels)
-
-
-COLOURS = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-GREYS = COLOURS[:, :, 0]
-
-
-def test_of_sixteen_bits_the_upper_eight_are_kept() -> None:
-    values = np.array([[38217, 16187, 2458, 0, 255, 256, 65535]], dtype=np.uint16)
-    assert decoded(Image.fromarray(values), 1)[0, :, 0].tolist() == [149, 63, 9, 0, 0, 1, 255]
-    assert decoded(Image.fromarray(values), 3)[0, 2].tolist() == [9, 9, 9]
-
-
-def test_palettes_black_and_white_and_opaque_alpha_keep_their_pixels() -> None:
-    few = COLOURS // 64 * 64
-    palette = Image.fromarray(few).convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
-    assert np.array_equal(decoded(palette), few)
-    assert np.array_equal(decoded(Image.fromarray(GREYS > 127), 1)[:, :, 0], 255 * (GREYS > 127))
-    opaque = Image.fromarray(COLOURS)
-    opaque.putalpha(255)
-    assert np.array_equal(decoded(opaque), COLOURS)
-    assert np.array_equal(decoded(palette, transparency=bytes([255] * 256)), few)
-
-
-def test_cmyk_and_orientation() -> None:
-    ink = Image.new("CMYK", (8, 8), (255, 0, 0, 0))
-    assert decode(encoded(ink, "JPEG"), "a.jpg", size=None, channels=3)[4, 4].tolist() == [0, 255, 255]
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned
-    assert np.array_equal(decoded(Image.fromarray(COLOURS), exif=exif), np.rot90(COLOURS, -1))
-
-
-def transparent() -> Image.Image:
-    image = Image.fromarray(COLOURS)
-    image.putalpha(Image.fromarray(GREYS))
-    return image
-
-
-def test_transparent_pixels_are_put_on_white() -> None:
-    share = GREYS[:, :, None] / 255
-    expected = share * COLOURS + (1 - share) * 255
-    assert np.abs(decoded(transparent()) - expected).max() <= 1
-    one = int(GREYS[0, 0])
-    marked = decoded(Image.fromarray(GREYS), 1, transparency=one)[:, :, 0]
-    assert np.array_equal(marked, np.where(one == GREYS, 255, GREYS))
-
-
 def test_what_was_put_on_white_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_images(tmp_path, "train", 3)
     for name in ("000", "002"):
@@ -199,54 +143,9 @@ def test_what_was_put_on_white_is_said_once(tmp_path: Path, caplog: pytest.LogCa
     assert line == (f"2 images have transparent pixels, which were put on white: {tmp_path}/train/dog/000.png is one")
 
 
-def tiff(dtype: type) -> bytes:
-    return encoded(Image.fromarray(GREYS.astype(dtype)), "TIFF")
-
-
-CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (tiff(np.float32), "a has values of mode F, whose range is not known"),
-        (tiff(np.int32), "a has values of mode I, whose range is not known"),
-        (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),
-        (encoded(Image.fromarray(COLOURS), "JPEG")[:-9], "a cannot be read as an image"),
-        (encoded(Image.fromarray(COLOURS), "JPEG", exif=CORRUPT_EXIF), "a cannot be read as an image"),
-    ],
-)
-def test_what_has_no_clear_meaning_or_is_cut_is_named(content: bytes, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as caught:
-        decode_all([("a", content)], size=None, channels=3)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path, "train", 2, side=16)
     for pixels in (200, 100):  # a warning, and an error
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", pixels)
         with pytest.raises(ValueError, match=r"000\.png cannot be read .*\(Image size \(256 pixels\) exceeds"):
             folder(tmp_path).load()
-
-
-def flipped(content: bytes, position: int) -> bytes:
-    changed = bytearray(content)
-    changed[position] ^= 1 << position % 8
-    return bytes(changed)
-
-
-@pytest.mark.parametrize("damage", [flipped, lambda content, position: content[:position]], ids=["flip", "cut"])
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_no_damage_that_a_container_can_tell_passes(kind: str, damage: Callable[[bytes, int], bytes]) -> None:
-    """Every byte of a PNG; of a JPEG every cut, as its coded values have no checksum."""
-    content = encoded(Image.fromarray(COLOURS), kind)
-    whole = decode(content, "a", size=None, channels=3)
-    passed = 0
-    for position in range(len(content)):
-        try:
-            pixels = decode(damage(content, position), "a", size=None, channels=3)
-        except ValueError:
-            continue
-        passed += not np.array_equal(pixels, whole)
-    assert (passed == 0) == (kind == "PNG" or damage is not flipped)

@@ -23,7 +23,6 @@ from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.store.cache import Cache
-from erasure.store.checked_files import load_tensors, save_tensors
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare import main as prepare
@@ -215,17 +214,6 @@ def test_the_cache_keeps_how_many_images_came_from_where(mnist_and_svhn, tmp_pat
     again = raw_images(dataclasses.replace(source, validation_size=9), cache)
     assert list(again.parts.items()) == [("mnist", 60), ("svhn", 50)] == list(first.parts.items())
     assert torch.equal(again.train.images, first.train.images)
-
-
-def test_entries_from_before_there_were_mixtures_still_load(mnist_and_svhn, tmp_path: Path, monkeypatch) -> None:
-    mnist, cache = mnist_and_svhn[0], Cache(tmp_path / "cache")
-    raw_images(mnist, cache)
-    path = cache.path(raw_key(mnist))
-    tensors, metadata = load_tensors(path)
-    assert metadata.pop("parts") == {}
-    save_tensors(path, tensors, metadata)
-    monkeypatch.setattr(Mnist, "load", None)
-    assert raw_images(mnist, cache).parts == {}
 
 
 @pytest.mark.parametrize("classes", [(4, 9), (7, 0, 3)])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from erasure import ClassMoments, IdentityEraser, LeaceEraser
+from erasure import ClassMoments, LeaceEraser
 from tests.conftest import gaps
 
 
@@ -148,11 +148,6 @@ def test_rank_and_storage_are_thin(digits) -> None:
     assert eraser.left.shape == (64, 9)
     assert eraser.right.shape == (9, 64)
     assert not LeaceEraser.uses_labels
-
-
-def test_the_control_changes_nothing(digits) -> None:
-    x, z = digits
-    assert torch.equal(IdentityEraser.fit(x, z)(x), x)
 
 
 def test_class_means_that_nearly_coincide_are_erased_as_well() -> None:

@@ -17,7 +17,7 @@ from sample_info.linearized.leave_out_solvers import inverse
 from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.references import influence as influence_functions
 from sample_info.references import registry
-from sample_info.references.influence import influence
+from sample_info.references.influence import cosine, influence
 from sample_info.settings import ReferenceSettings
 from sample_info.unique_information import Effects
 from tests.sample_info.networks import small_mlp
@@ -124,3 +124,15 @@ def test_it_predicts_what_retraining_a_converged_mlp_does() -> None:
 
 def correlation(a: Tensor, b: Tensor) -> float:
     return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_cosines_are_those_of_gradients(k: int) -> None:
+    net = small_mlp(k)
+    residual = network_outputs(net.model, net.weights, net.x) - net.y
+    effects = cosine(ntk(net.model, net.weights, net.x, net.held_out), residual)
+    j, j_held_out = (jacobian(net.model, net.weights, x) for x in (net.x, net.held_out))
+    gradients = torch.einsum("nkp,nk->np", j, residual)
+    expected = -torch.einsum("np,mkp->nmk", gradients / gradients.norm(dim=1, keepdim=True), j_held_out)
+    torch.testing.assert_close(effects.outputs, expected)
+    assert bool(effects.weight.isnan().all())
