@@ -1,13 +1,6 @@
-"""Device, precision, and the versions that a reader needs to repeat a run."""
-
-import platform
-import subprocess
-from importlib.metadata import version
-from pathlib import Path
+"""The device and the precision that a configuration names."""
 
 import torch
-
-import erasure
 
 
 def pick_device(name: str) -> torch.device:
@@ -36,22 +29,3 @@ def pick_precision(name: str, device: str) -> str:
         return name
     kind = pick_device(device).type if device == "auto" else device.partition(":")[0]
     return "bfloat16" if kind == "cuda" else "float32"
-
-
-def versions(device: torch.device) -> dict[str, str]:
-    """Return the versions and the hardware that a reader needs to repeat a run."""
-    hardware = (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    )
-    libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
-    about = {"python": platform.python_version(), "device": f"{device} ({hardware})", "commit": _commit()}
-    return about | {"erasure-mdl": erasure.__version__} | {name: version(name) for name in libraries}
-
-
-def _commit() -> str:
-    """Return the checkout's commit, with "-dirty" where files differ from it; empty where there is no git."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

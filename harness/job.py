@@ -25,13 +25,14 @@ from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
-from harness.device import pick_device, versions
+from harness.device import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
 from harness.result import Result, result_of
 from harness.result_fields import Timing, Trained
 from harness.run_directory import RESULTS_VERSION, Run
 from harness.sample_info_fields import Information
+from harness.versions import versions
 from models.classifier import Model
 
 log = logging.getLogger(__name__)

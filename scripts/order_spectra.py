@@ -19,7 +19,7 @@ from harness.figures import eraser_colours, figure_at
 from harness.results.run_labels import display_name
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.show_erasers import erased_by
+from scripts.erased_datasets import erased_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,14 +12,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from torch import Tensor
 
-from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.figures import hide_axes, name_row, save, wrapped
-from harness.job import Job, erased
 from harness.results.run_labels import display_name
-from mdl.settings import MdlConfig
 from scripts.command_line import argument_parser
+from scripts.erased_datasets import erased_by, require_images
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 
@@ -45,27 +43,6 @@ def _show(options: argparse.Namespace) -> int:
     draw(under, options.split, options.images, options.out)
     print(f"figure: {options.out}")
     return 0
-
-
-def job_under(eraser: str, overrides: Sequence[str]) -> Job:
-    """Return the job of `python -m mdl OVERRIDES` with an eraser."""
-    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
-
-
-def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
-    """Return the dataset of that job."""
-    return erased(job_under(eraser, overrides))
-
-
-def require_images(dataset: ErasedDataset) -> None:
-    """Refuse datasets that are not images.
-
-    Raises:
-        ValueError: the examples are vectors.
-    """
-    values, height, width = dataset.example_shape
-    if height == width == 1:
-        raise ValueError(f"no images: its examples are vectors of {values} values, which cannot be shown")
 
 
 def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:

@@ -20,12 +20,15 @@ from pathlib import Path
 
 from conf.errors import exit_code
 from conf.groups import look_in, user_folders
+from erasure.store.regular_files import DamagedFileError
 from harness.device import pick_device
+from harness.run_directory import RESULT, Run
+from harness.run_state import read_state
 from harness.untrusted_runs import printable
 from scripts.command_line import argument_parser
 from scripts.commands import COMMANDS, command_named
 from scripts.sweep.relaunch import launch, launch_command
-from scripts.sweep.status import SweepRun, discard, of_sweep, on_disk, print_status, unfinished
+from scripts.sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _status(options: argparse.Namespace, command: str, overrides: Sequence[str]) -> int:
     runs = of_sweep(command_named(command), overrides, options.runs) if overrides else on_disk(options.runs)
     if options.action == "discard":
-        discard(runs, delete=options.yes)
+        _discard(runs, delete=options.yes)
         return 0
     print_status(runs)
     device_unset = command != "sample_info" and not any(o.startswith("device=") for o in overrides)
@@ -107,6 +110,31 @@ def _retry(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Se
     for words in commands:
         print(shlex.join(words))
     return 1
+
+
+def _discard(runs: Sequence[SweepRun], *, delete: bool) -> None:
+    """Print the runs that ended by an error, and delete them if `delete` is set; a run with a result is kept."""
+    count = 0
+    for run in runs:
+        if run.state.name != "failed" or not _ended_by_error(run.directory):
+            continue
+        if delete and not Run(run.directory.parent, run.directory.name).discard():
+            print(f"kept, another process works on it: {printable(run.directory.name)}")
+            continue
+        count += 1
+        print(f"{'deleted' if delete else 'failed'}: {printable(f'{run.directory.name}: {run.state.detail}')}")
+    hint = "" if delete or not count else "; nothing is deleted yet: add --yes"
+    print(f"{count:,} failed runs{' deleted' if delete else ''}{hint}")
+
+
+def _ended_by_error(directory: Path) -> bool:
+    """Whether a run's state file says "failed", and there is no result."""
+    if directory.is_symlink() or (directory / RESULT).exists():
+        return False
+    try:
+        return read_state(directory)[0] == "failed"
+    except (DamagedFileError, OSError):
+        return False
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""States of the runs of a sweep: finished, running, failed, missing; deletion of failed runs."""
+"""States of the runs of a sweep: finished, running, failed, missing."""
 
 import contextlib
 from collections import Counter
@@ -17,9 +17,7 @@ from conf.compose import jobs_of
 from conf.sweep_directory import Sweep
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
-from erasure.store.regular_files import DamagedFileError
-from harness.run_directory import RESULT, Run
-from harness.run_state import UNFINISHED, Name, State, read_state, state_of
+from harness.run_state import UNFINISHED, Name, State, state_of
 from harness.untrusted_runs import RUN_ID, printable
 
 _SHOWN = 50  # lines per state
@@ -73,31 +71,6 @@ def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str
 def unfinished(runs: Sequence[SweepRun]) -> list[SweepRun]:
     """Return the runs without a result that no process works on."""
     return [run for run in runs if run.state.name in UNFINISHED]
-
-
-def discard(runs: Sequence[SweepRun], *, delete: bool) -> None:
-    """Print the runs that ended by an error, and delete them if `delete` is set; a run with a result is kept."""
-    count = 0
-    for run in runs:
-        if run.state.name != "failed" or not _ended_by_error(run.directory):
-            continue
-        if delete and not Run(run.directory.parent, run.directory.name).discard():
-            print(f"kept, another process works on it: {printable(run.directory.name)}")
-            continue
-        count += 1
-        print(f"{'deleted' if delete else 'failed'}: {printable(f'{run.directory.name}: {run.state.detail}')}")
-    hint = "" if delete or not count else "; nothing is deleted yet: add --yes"
-    print(f"{count:,} failed runs{' deleted' if delete else ''}{hint}")
-
-
-def _ended_by_error(directory: Path) -> bool:
-    """Whether a run's state file says "failed", and there is no result."""
-    if directory.is_symlink() or (directory / RESULT).exists():
-        return False
-    try:
-        return read_state(directory)[0] == "failed"
-    except (DamagedFileError, OSError):
-        return False
 
 
 def print_status(runs: Sequence[SweepRun]) -> None:

@@ -1,0 +1,29 @@
+"""Datasets under an eraser, for the commands that look at them."""
+
+from collections.abc import Sequence
+
+from conf.compose import composed
+from erasure.pipeline import ErasedDataset
+from harness.job import Job, erased
+from mdl.settings import MdlConfig
+
+
+def job_under(eraser: str, overrides: Sequence[str]) -> Job:
+    """Return the job of `python -m mdl OVERRIDES` with an eraser."""
+    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
+
+
+def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
+    """Return the dataset of that job."""
+    return erased(job_under(eraser, overrides))
+
+
+def require_images(dataset: ErasedDataset) -> None:
+    """Refuse datasets that are not images.
+
+    Raises:
+        ValueError: the examples are vectors.
+    """
+    values, height, width = dataset.example_shape
+    if height == width == 1:
+        raise ValueError(f"no images: its examples are vectors of {values} values, which cannot be shown")
