@@ -1,4 +1,6 @@
-"""Reports without figures."""
+"""Reports without figures, and launches that are only noted."""
+
+from pathlib import Path
 
 import pytest
 
@@ -7,3 +9,13 @@ import pytest
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build reports without figures, which take most of their time."""
     monkeypatch.setattr("scripts.report.__main__.draw_figures", lambda *_: None)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands that were to be run; none is."""
+    monkeypatch.chdir(tmp_path)
+    commands: list[list[str]] = []
+    ended = type("Ended", (), {"returncode": 0})()
+    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: commands.append(words) or ended)
+    return commands

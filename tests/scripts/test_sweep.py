@@ -126,9 +126,7 @@ def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, c
     assert {run.id for run in runs if run.directory.exists()} == before - {third.id}
 
 
-def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch) -> None:
-    started = []
-    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: started.append(words) or _ended())
+def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, launched) -> None:
     sweep(["status", str(half_done), "--retry-failed", "--", *OVERRIDES])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python -m mdl")]
     _, _, third, fourth, _, sixth = runs_in(half_done)
@@ -137,16 +135,14 @@ def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch)
         words = shlex.split(line)[3:]
         left += jobs_by_id(MDL, words)
     assert left == [third.id, fourth.id, sixth.id]
-    assert started == []
+    assert launched == []
     assert sweep(["status", str(half_done), "--retry-failed", "--launch", "--", *OVERRIDES]) == 0
-    assert [words[1:] for words in started] == [shlex.split(line)[1:] for line in lines]
+    assert [words[1:] for words in launched] == [shlex.split(line)[1:] for line in lines]
     sweep(["status", str(half_done), "--retry-failed", "--", "hydra/launcher=slurm", *OVERRIDES])
     assert f"python -m mdl -m hydra/launcher=slurm {shlex.join(OVERRIDES)}" in capsys.readouterr().out
 
 
-def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys, monkeypatch) -> None:
-    started = []
-    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: started.append(words) or _ended())
+def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys, launched) -> None:
     tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
     assert command(MDL, *tiny, f"runs_dir={half_done}").code == 1
     capsys.readouterr()
@@ -158,11 +154,7 @@ def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path,
     assert (
         sweep(["status", str(half_done), "--retry-failed", "--launch"]) == 1
     )  # though what was launched has ended well
-    assert len(started) == 1
-
-
-def _ended() -> object:
-    return type("Ended", (), {"returncode": 0})()
+    assert len(launched) == 1
 
 
 def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) -> None:
@@ -229,9 +221,7 @@ def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeyp
     assert "touched" in other.err
 
 
-def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, monkeypatch) -> None:
-    launched = list[list[str]]()
-    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: launched.append(words) or _ended())
+def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched) -> None:
     asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
     sweep(["status", str(tmp_path), "--retry-failed", "--launch", "--", *asked])
     assert len(launched) > 1

@@ -135,16 +135,6 @@ def require_harmless(words: list[str]) -> None:
     relaunch.composed(command, overrides, config_of(relaunch.command_named(command).name))
 
 
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Commands that were to be run; none is."""
-    monkeypatch.chdir(tmp_path)
-    commands: list[list[str]] = []
-    ended = type("Ended", (), {"returncode": 0})()
-    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: commands.append(words) or ended)
-    return commands
-
-
 @pytest.mark.parametrize("cases", [CASES[i : i + AT_ONCE] for i in CASES[::AT_ONCE]])
 def test_nothing_of_hostile_directories_is_run(
     cases: Sequence[int], tmp_path: Path, launched: list[list[str]], capsys
