@@ -75,7 +75,7 @@ def run(command: Sequence[str], limit_s: float) -> Mapping[str, object] | None:
 
 def page(results: Mapping[str, Mapping], hardware: str) -> str:
     """Return the output of every part as Markdown."""
-    lines = ["# On one machine", "", f"{hardware}. `python -m scripts.benchmarks.gpu` writes this page.", ""]
+    lines = ["# Benchmarks on one GPU", "", f"{hardware}. `python -m scripts.benchmarks.gpu` writes this page.", ""]
     for name, part in results.items():
         lines += [f"## {name}", "", f"`{part['command']}`, {part['seconds']} s", ""]
         if part["code"]:

@@ -1,6 +1,4 @@
-"""Pairing and arranging results."""
-
-from dataclasses import replace
+"""Paired differences, p-values corrected together, errors and spreads, on numbers worked out by hand."""
 
 import numpy as np
 import pytest
@@ -8,10 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from conf.groups import keys
-from harness.result import Result
-from harness.result_fields import Timing
-from harness.results.arrange import Comparison, arrange, by_setting
 from harness.results.statistics import (
     LEVEL,
     Difference,
@@ -22,26 +16,6 @@ from harness.results.statistics import (
     paired_difference,
     seeds_text,
 )
-from tests.made_up_runs import made_up
-
-
-def result(eraser: dict | None = None, model: dict | None = None, **config) -> Result:
-    sections = {
-        "dataset": {"name": "digits"},
-        "eraser": {"name": "control"} | (eraser or {}),
-        "model": {"name": "mlp", "width": 8} | (model or {}),
-        "train": {"lr": 0.1},
-        "seeds": [0, 1],
-    }
-    return made_up(config=sections | {"runs_dir": "nowhere"} | config)
-
-
-def rows_of(comparison: Comparison) -> list[str]:
-    return [*map(str, comparison.rows)]
-
-
-def columns_of(comparison: Comparison) -> list[str]:
-    return [str(eraser) for eraser in comparison.erasers]
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -121,51 +95,9 @@ def test_counts_of_seeds_are_said() -> None:
     assert said == ["", "2 seeds", "3 or 5 seeds"]
 
 
-def test_rows_and_columns_with_the_control_first() -> None:
-    grid = arrange([result({"name": "leace"}), result(), result(model={"name": "linear"})])
-    assert rows_of(grid) == ["digits · mlp", "digits · linear"]
-    assert columns_of(grid) == ["control", "leace"]
-    assert [[entry["is_control"] for entry in entries] for entries in grid.rows.values()] == [[True, False]] * 2
-    missing = [(str(entry["model"]), str(entry["eraser"])) for entry in grid.entries if entry["incomplete"]]
-    assert missing == [("digits · linear", "leace")]
-
-
-def test_what_varies_among_namesakes_is_in_their_label() -> None:
-    grid = arrange([result(model={"width": w}) for w in (8, 16)] + [result(model={"name": "linear", "width": 8})])
-    assert rows_of(grid) == ["digits · mlp (width=8)", "digits · mlp (width=16)", "digits · linear"]
-    grid = arrange([result(train={"lr": lr}) for lr in (0.1, 0.2)])
-    assert rows_of(grid) == ["digits · mlp (train.lr=0.1)", "digits · mlp (train.lr=0.2)"]
-    grid = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (5, 15))])
-    assert columns_of(grid) == ["control", "alf (directions=5)", "alf (directions=15)"]
-
-
 def test_spread() -> None:
     assert Spread.of([1.0, 3.0]) == Spread(2.0, 2**0.5)
     assert Spread.of([1.0]) == Spread(1.0, None)
     assert f"{Spread.of([1.0, 3.0])}" == "2.000 ± 1.414"
     assert f"{Spread.of([1.0, 3.0]):.1f}" == "2.0 ± 1.4"
     assert f"{Spread.of([1.0]):.2f}" == "1.00"
-
-
-def test_runs_of_different_settings_are_different_tables() -> None:
-    runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
-    grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
-    assert [grid.setting for grid in grids] == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
-    assert [rows_of(grid) for grid in grids] == [["digits · mlp"]] * 3
-    assert [columns_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
-    assert rows_of(arrange(runs)) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
-    coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
-    (grid,) = by_setting(coded)  # but not those that differ in the code of the labels
-    assert grid.setting == "train.lr=0.1, mdl=paper"
-    assert rows_of(grid) == ["digits · mlp", "digits · mlp (mdl.code=replay)"]
-
-
-def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
-    older, newer = (
-        replace(result(), code={"train": version}, run_id=f"run-{version}", timing=Timing(started=float(version)))
-        for version in (1, 2)
-    )
-    for both in ([older, newer], [newer, older]):
-        (entry,) = arrange(both).run
-        assert entry["run_id"] == ["run-2"]
-        assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
