@@ -7,7 +7,7 @@ import pytest
 
 from mdl.__main__ import COMMAND as MDL
 from scripts.report.__main__ import build
-from tests.scripts.chromium import (
+from tests.scripts.report_in_browser import (
     CHROMIUM,
     DRIVER,
     REASON,

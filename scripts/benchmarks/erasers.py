@@ -35,7 +35,7 @@ from scripts.benchmarks.benchmark import (
     memory_rate,
     timed,
 )
-from scripts.benchmarks.image_data import labelled_images, side_of
+from scripts.image_data import labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 STREAM = 500  # batches of 64 hidden states

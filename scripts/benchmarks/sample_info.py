@@ -40,7 +40,7 @@ from scripts.benchmarks.benchmark import (
     memory_rate,
     timed,
 )
-from scripts.benchmarks.image_data import standardised_digits
+from scripts.image_data import standardised_digits
 
 SIDE = 28
 SETS = 100  # random halves

@@ -23,9 +23,9 @@ from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
-from scripts.benchmarks.image_data import DIGITS, labelled_images
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
+from scripts.image_data import DIGITS, labelled_images
 from train.counterpart_losses import DATA, Counterparts
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device

@@ -41,8 +41,8 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
 from erasure.store.checked_files import digest, fingerprint, read_json, write_json, write_text
 from harness.results.table import Table
-from scripts.benchmarks.image_data import DIGITS
 from scripts.command_line import argument_parser
+from scripts.image_data import DIGITS
 
 _VERSION = 1  # of this study's computation; erasers have versions too
 _SIDE = 16  # of the photographs

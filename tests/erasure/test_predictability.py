@@ -10,6 +10,7 @@ from torch import Tensor
 from erasure import ClassMoments, IdentityEraser, LeaceEraser, OracleLeaceEraser, QleaceEraser
 from erasure.certificate import Certificate, certify
 from erasure.predictability import linear_prediction, quadratic_prediction
+from erasure.source import splits
 
 
 def regression_r2(features: Tensor, z: Tensor) -> float:
@@ -114,3 +115,21 @@ def test_few_examples_are_no_error_and_chance_says_how_little_they_tell(digits, 
 def test_results_of_before_can_be_read() -> None:
     old = {"n": 9, "mean_gap": 0.1, "covariance_gap": 0.2, "edit_size": 0.0, "out_of_range": 0.0, "rounding": 1e-7}
     assert Certificate(**old).linear_r2 is None
+
+
+def test_pixels_that_hardly_ever_vary_tell_classes_on_other_images(digits_source) -> None:
+    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/leace_on_held_out_digits.md)."""
+    parts = splits(digits_source, digits_source.load())
+    x, z = ({name: getattr(parts[name], kind) for name in ("train", "test")} for kind in ("images", "labels"))
+    flat = {name: images.flatten(1).double() / 16 for name, images in x.items()}
+    common = (flat["train"] != flat["train"].mode(0).values).sum(0)
+
+    def on_test(pixels: torch.Tensor) -> tuple[float, float]:
+        erased = LeaceEraser.fit(flat["train"][:, pixels], z["train"])(flat["test"][:, pixels])
+        prediction = linear_prediction(ClassMoments.fit(erased, z["test"]), erased.dtype)
+        assert prediction is not None
+        return prediction.r2, prediction.chance
+
+    assert int((common >= 20).sum()) == 53
+    assert on_test(common >= 1) == pytest.approx((0.441, 0.145), abs=1e-3)
+    assert on_test(common >= 20) == pytest.approx((0.147, 0.123), abs=1e-2)

@@ -13,7 +13,7 @@ from harness.results.table import Column, Table, spread
 from scripts.report.__main__ import main
 from scripts.report.write import Section, write_page
 from tests.made_up_runs import ERASERS, write_information_run, write_run
-from tests.scripts.chromium import (
+from tests.scripts.report_in_browser import (
     CHROMIUM,
     DRIVER,
     REASON,

@@ -10,7 +10,7 @@ import torch
 
 from erasure import ClassMoments, QleaceEraser
 from scripts.benchmarks import erasers
-from scripts.benchmarks.image_data import synthetic_images
+from scripts.image_data import synthetic_images
 
 SMALL = ["--dim", "48", "--samples", "400", "--classes", "4"]
 
