@@ -166,10 +166,12 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
 
     Args:
         comparison: the runs.
-        names: columns to show; a command may lack some. The usual ones by default.
+        names: columns to show; a command may lack some. By default the usual ones, as far as anything is in them.
     """
     known, entries = BY_NAME if comparison.command == "mdl" else FINALS, comparison.entries
     shown = [known[name] for name in names or _USUAL[comparison.command] if name in known]
+    if not names:
+        shown = [column for column in shown if any(map(column.text, entries))]
     row = word("model" if comparison.dataset else "dataset · model", "model")
     about = f"{comparison.command}: {comparison.dataset}, " if comparison.dataset else ""
     caption = notes(shown, entries)
