@@ -1,4 +1,4 @@
-"""Which options count towards the identity of a run."""
+"""Options that count towards the identity of a run."""
 
 from dataclasses import dataclass, field
 

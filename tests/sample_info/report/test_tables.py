@@ -134,7 +134,7 @@ def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:
 
 
 def test_movement_by_hand() -> None:
-    """Of 19 examples the top tenth is one, the same under both erasers; most scores are halved."""
+    """The top tenth of 19 examples is one, the same under both erasers; most scores are halved."""
     first = torch.arange(19.0)
     second = torch.cat([torch.tensor([8.75, 0.0]), first[2:] / 2])
     moved = movement(first, second)
