@@ -52,17 +52,16 @@ class GraphedFunction(Generic[Output]):
         return output
 
     def _capture(self, shapes: Any, inputs: Sequence[Tensor]) -> None:
-        captured, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
-        random_state = torch.cuda.get_rng_state(inputs[0].device)
+        device, captured = inputs[0].device, [tensor.clone() for tensor in inputs]
+        graph, random_state = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(device)
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.device(device), torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):
                 output = self._function(*captured)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             log.warning("training without a CUDA graph: %s", str(error).splitlines()[0])
             # a failed capture leaves the device's generator as if the capture went on: give it a new state
-            device = inputs[0].device
             unused = torch.Generator(device)
             unused.set_state(random_state)
             torch.cuda.default_generators[device.index].graphsafe_set_state(unused)
