@@ -326,8 +326,8 @@ class Training(Learner):
         if self.active:
             members = torch.tensor(positions, device=self.subsets.device)
             self.optimizer.keep_members(members)
-            self._gradients = self._graphed_gradients()  # the weights have moved
             self._loss_sum = self._loss_sum[members]
+        self._gradients = self._graphed_gradients()  # the weights have moved, or no graph is needed any more
 
     def _follow_counterparts(self, *, always: bool = False) -> None:
         """Note losses on counterparts if this optimiser step is one of those chosen, or a member stops."""
