@@ -18,7 +18,7 @@ class GraphedFunction(Generic[Output]):
     """A function of tensors, captured as a CUDA graph for every shape of its inputs; on a CPU, the function itself.
 
     A graph launches the same kernels on the same memory, so results are the same. The function must not wait for the
-    device, and tensors that it reads beside its inputs must stay where they lie. One that cannot be captured is called
+    device, and other tensors that it reads must stay where they lie. One that cannot be captured is called
     as it is, with a line in the log.
 
     Args:

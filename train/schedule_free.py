@@ -49,7 +49,7 @@ class ScheduleFree:
 
     Computes what `schedulefree.AdamWScheduleFree` computes, to rounding, in a handful of kernels: parameters
     and their states lie side by side in flat buffers. The library's `eval()` and `train()` rewrite the weights
-    in place and are not exact inverses; here the averaged sequence x is computed beside the training sequence
+    in place and are not exact inverses; here the averaged sequence x is computed separately from the training sequence
     y, so that reading x changes nothing.
 
     The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`: an optimizer that

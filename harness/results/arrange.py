@@ -8,7 +8,7 @@ frame (`harness.results.table.Row`): it has the columns of `Results.runs`, each 
     is_control            whether the row's other entries are compared with it
     members               by seed, the result that has it and its position there; no seed counts twice
     curves                loss curves of the training on everything, by seed, as far as there are any
-    incomplete            what is missing beside the rest of the row: "not run", a state, or "2 of 5 seeds"
+    incomplete            what is missing, compared with the rest of the row: "not run", a state, or "2 of 5 seeds"
     code_difference, loss_difference
                           to the control (`Difference`), corrected for the other entries of the comparison (`holm`);
                           None for the control, and where no seed is shared

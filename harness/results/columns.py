@@ -198,7 +198,7 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
         if any(difference.standard_error is not None for difference in differences):
             sentences[-1] += "; of Δ, paired by seed, the standard error"
     if FINALS["gap"] in shown and any(difference.test_error is not None for difference in differences):
-        sentences.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
+        sentences.append("A second error of Δ, or one of a single seed, is over test examples (bootstrap)")
     if any(difference.significant for difference in differences):
         test = "Student's t, Holm's correction for the rows of the table"
         sentences.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")

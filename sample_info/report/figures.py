@@ -169,7 +169,7 @@ def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path:
     """Draw a matrix of correlations per group of runs, every number written into its cell."""
     runs = [[*dict.fromkeys(row[end] for row in group for end in ("run", "another_run"))] for group in shown]
     longest = max(len(wrapped(run.display)) for of_group in runs for run in of_group)
-    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches; names stand beside it, in full
+    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches; names stand left of it, in full
     high = 0.5 + 0.7 * len(shown) + 0.6 * sum(map(len, runs))
     with figure_at(path, width, high, dpi=120) as figure:
         axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=[*map(len, runs)])[:, 0]

@@ -110,7 +110,7 @@ def write_page(
     environment.filters |= {
         "duration": duration,
         "pretty": lambda value: json.dumps(as_json(value), indent=2, ensure_ascii=False),
-        "beside": lambda path: path.relative_to(out).as_posix(),
+        "relative": lambda path: path.relative_to(out).as_posix(),
     }
     page = environment.get_template("page.html").render(
         built=time.strftime("%Y-%m-%d %H:%M"),

@@ -1,4 +1,4 @@
-"""The report: what is read, what is refused by name, what stands beside what."""
+"""The report: what is read, what is refused by name, what is compared with what."""
 
 import csv
 import math
