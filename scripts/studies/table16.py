@@ -34,7 +34,7 @@ ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_trunc
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 PAPER = "paper"
 _OURS = "ours"
-_EPOCHS, _PATIENCE = 30_000, 100  # of the newest command line of the paper's code
+_EPOCHS = 30_000  # of the newest command line of the paper's code
 _DRAWN = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           "published, float32, 50 epochs")  # fmt: skip
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
@@ -103,7 +103,6 @@ def recipe_of(config: Options) -> str:
     options = train["published"]
     changes = [
         (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
-        (f"patience {options['patience_epochs']}", options["patience_epochs"] < _PATIENCE),
         ("nothing reset", not options["backtrack"]),
         ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
         ("losses rounded", options.get("round_losses", False)),
