@@ -24,7 +24,7 @@ from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.datasets.test_image_folder import folder, write_images
-from tests.erasure.datasets.test_mixture import mixture
+from tests.erasure.datasets.test_mixture_of_datasets import mixture
 from tests.erasure.datasets.test_shuffled_labels import shuffled
 from tests.erasure.datasets.test_text import TRAIN as TEXTS
 from tests.erasure.datasets.test_text import write_glove, write_imdb

@@ -14,6 +14,7 @@ from erasure.source import LabelledImages
 from erasure.store.lease import LeaseLostError
 from harness.run_directory import LOCK, Run
 from models.mlp import MLP
+from tests.train.test_training import Dropping, images
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.ensemble import Ensemble
@@ -242,3 +243,18 @@ def test_who_was_taken_for_dead_saves_no_checkpoint(tmp_path: Path) -> None:
         with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
             checkpoints.save("10-0", ({"w": torch.ones(2)}, {"epoch": 2}))
     assert [path.name for path in run.directory.glob("checkpoint-*")] == ["checkpoint-10-0.1.safetensors"]
+
+
+def test_stochastic_depth_goes_on_where_it_was(tmp_path: Path, settings: TrainSettings, stop_at) -> None:
+    settings = dataclasses.replace(settings, batch_size=16, max_epochs=6, warmup_steps=1, lr=0.05)
+
+    def trained(checkpoints: Checkpoints | None = None) -> Fit:
+        sets = TrainingSets([3], torch.arange(60)[None], images(0), images(1))
+        return fit(Ensemble(Dropping()), sets, settings, checkpoints=checkpoints)
+
+    undisturbed = trained()
+    stop_at(10)
+    with pytest.raises(Killed):
+        trained(Checkpoints(tmp_path, 1e9))
+    stop_at(10**9)
+    assert same(undisturbed, trained(Checkpoints(tmp_path, 1e9)))

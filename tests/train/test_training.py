@@ -1,10 +1,9 @@
-"""The training loop: members compute what they compute alone, to the bit; a restored training draws what it had to."""
+"""The training loop: it learns, evaluates, keeps the best weights, waits for no device, and says what to lower."""
 
 import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +17,6 @@ from models.stackable_layers import Linear
 from models.stochastic_depth import StochasticDepth
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
-from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.memory import MemoryExhaustedError
@@ -27,10 +25,6 @@ from train.settings import TrainSettings
 from train.training import Fit, NonFiniteLossError, Training, TrainingSets, fit
 
 CPU = torch.device("cpu")
-
-
-class Interrupted(BaseException):
-    """Stands for the end of the process."""
 
 
 class Dropping(Classifier):
@@ -53,39 +47,6 @@ def images(seed: int, device: torch.device = CPU) -> DeviceImages:
     drawn, labels = torch.randn(60, 1, 4, 4, generator=torch.Generator().manual_seed(seed)), torch.arange(60) % 2
     part = LabelledImages(drawn + labels[:, None, None, None], labels)
     return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=device)
-
-
-def test_stochastic_depth_goes_on_where_it_was(
-    tmp_path: Path, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = dataclasses.replace(settings, batch_size=16, max_epochs=6, warmup_steps=1, lr=0.05)
-
-    def train(checkpoints: Checkpoints | None = None) -> Fit:
-        index = torch.arange(60)[None]
-        return fit(
-            Ensemble(Dropping()), TrainingSets([3], index, images(0), images(1)), settings, checkpoints=checkpoints
-        )
-
-    undisturbed = train()
-    real, steps = Checkpoints.before_step, [0]
-
-    def die_at_the_tenth_step(self: Checkpoints, name: str, state, interruption):
-        def check() -> None:
-            steps[0] += 1
-            if steps[0] == 10:
-                self.save(name, state())
-                raise Interrupted
-
-        return check
-
-    with monkeypatch.context() as dying:
-        dying.setattr(Checkpoints, "before_step", die_at_the_tenth_step)
-        with pytest.raises(Interrupted):
-            train(Checkpoints(tmp_path, 1e9))
-    assert Checkpoints.before_step is real
-    resumed = train(Checkpoints(tmp_path, 1e9))
-    assert resumed.curves == undisturbed.curves
-    assert all(torch.equal(resumed.last[name], weight) for name, weight in undisturbed.last.items())
 
 
 def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSettings) -> None:
@@ -128,10 +89,6 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
     assert [stopping.curve for stopping in there.stopping] == [stopping.curve for stopping in here.stopping]
 
 
-class UnstackableMLP(MLP):
-    stackable = False
-
-
 def small(kind: type[MLP] = MLP) -> Classifier:
     return kind((1, 8, 8), 10, width=24, depth=2, activation="relu", parametrization="mup")
 
@@ -154,31 +111,6 @@ def test_it_learns(data, settings: TrainSettings) -> None:
         assert abs(float(loss) - curve.best_validation_bits) < 0.5
 
 
-@pytest.mark.parametrize(
-    ("model", "worth_bits"), [(small(), 0.01), (PolynomialClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
-)
-def test_a_member_computes_what_it_computes_alone(
-    model: Classifier, worth_bits: float, data, settings: TrainSettings
-) -> None:
-    settings = dataclasses.replace(settings, max_epochs=40, patience_steps=8, min_improvement_bits=worth_bits, lr=0.01)
-    together = run(model, [0, 1, 2, 3], 60, data, settings)
-    assert len({curve.epochs for curve in together.curves}) > 1  # some stop while others go on
-    for s in range(4):
-        alone = run(model, [s], 60, data, settings)
-        assert together.curves[s].epoch == alone.curves[0].epoch
-        assert together.curves[s].validation_loss_bits == pytest.approx(alone.curves[0].validation_loss_bits, abs=2e-4)
-        for name in together.best:
-            torch.testing.assert_close(together.best[name][s], alone.best[name][0], rtol=1e-3, atol=1e-4)
-            torch.testing.assert_close(together.last[name][s], alone.last[name][0], rtol=1e-3, atol=1e-4)
-
-
-def test_an_architecture_that_cannot_be_stacked_gives_the_same(data, settings: TrainSettings) -> None:
-    stacked, single = (run(small(kind), [0, 1], 100, data, settings) for kind in (MLP, UnstackableMLP))
-    index = torch.stack([permutation(seed, len(data["train"]))[100:300] for seed in (0, 1)])
-    for a, b in zip(stacked.score(data["train"], index), single.score(data["train"], index), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
 def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSettings) -> None:
     settings = dataclasses.replace(settings, max_epochs=30, patience_steps=24, lr=0.03)
     fitted = run(small(), [0, 1], 40, data, settings)
@@ -187,16 +119,6 @@ def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSetti
     last, *_ = fitted.score(data["validation"], weights=fitted.last)
     assert best.tolist() == pytest.approx([curve.best_validation_bits for curve in fitted.curves], abs=1e-5)
     assert last.tolist() == pytest.approx([curve.validation_loss_bits[-1] for curve in fitted.curves], abs=1e-5)
-
-
-def test_scores_do_not_depend_on_the_batch_size(data, settings: TrainSettings) -> None:
-    fitted = run(small(), [0, 1], 50, data, settings)
-    ensembles = [Ensemble(small(), eval_batch_size=size) for size in (1000, 7)]
-    for index in (None, torch.arange(359), torch.stack([torch.arange(100), torch.arange(100, 200)])):
-        whole, pieces = (dataclasses.replace(fitted, ensemble=e).score(data["test"], index) for e in ensembles)
-        torch.testing.assert_close(whole.bits, pieces.bits, rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(whole.example_bits, pieces.example_bits, rtol=1e-4, atol=1e-5)
-        assert torch.equal(whole.accuracy, pieces.accuracy)
 
 
 def test_evaluations_are_spaced_and_the_last_epoch_is_evaluated(data, settings: TrainSettings) -> None:
@@ -220,11 +142,6 @@ def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     )
     assert fitted.curves[0].best_validation_bits < 2.5
     assert fitted.best["readout.weight"].dtype == torch.float32
-
-
-def test_members_train_in_one_stack_where_the_architecture_can(data, settings: TrainSettings) -> None:
-    settings = dataclasses.replace(settings, max_epochs=1)
-    assert [run(small(kind), [0, 1], 40, data, settings).stack for kind in (MLP, UnstackableMLP)] == [2, 1]
 
 
 def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: TrainSettings, monkeypatch) -> None:
