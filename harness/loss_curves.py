@@ -1,11 +1,12 @@
-"""Validation loss over epochs: reading it back, where one run falls below another, where it falls most sharply."""
+"""Loss curves: recorded, written, read back; where one run falls below another, where it falls most sharply."""
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from harness.result_fields import SharpDrops
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 
 _LARGEST_BITS = 1e100
+_PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
 
 Array = NDArray[np.float64]
 
@@ -29,6 +31,56 @@ class CurveRow(NamedTuple):
     epoch: int
     train_loss_bits: float | None
     validation_loss_bits: float
+
+
+@dataclass
+class MemberCurve:
+    """One member's losses in bits at each evaluation.
+
+    Epoch 0 is the network as initialised; it has a validation loss and no training loss.
+
+    Attributes:
+        label_entropy_bits: of the member's training labels, the best that a constant predictor can do.
+        epoch: epochs finished at each evaluation, ascending; `epochs` is the last of them.
+        ended: why the training ended; None while it goes on.
+    """
+
+    seed: int
+    label_entropy_bits: float
+    epoch: list[int] = field(default_factory=list)
+    train_loss_bits: list[float | None] = field(default_factory=list)
+    validation_loss_bits: list[float] = field(default_factory=list)
+    ended: Literal["patience", "max_epochs"] | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Epochs trained."""
+        return self.epoch[-1] if self.epoch else 0
+
+    @property
+    def best_validation_bits(self) -> float:
+        return min(self.validation_loss_bits, default=math.inf)
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch of the lowest validation loss, the first of equals."""
+        return self.epoch[self.validation_loss_bits.index(self.best_validation_bits)]
+
+    @property
+    def plateau_epochs(self) -> int | None:
+        """The epochs before the training loss fell clearly below the label entropy; None if it never did.
+
+        Not the validation loss: by chance alone it falls by more than drift on a plateau, and it need not fall where
+        a network learns its training examples by heart.
+        """
+        enough = _PLATEAU_SHARE * self.label_entropy_bits
+        evaluations = zip(self.epoch, self.train_loss_bits[1:], strict=False)
+        return next((before for before, bits in evaluations if bits is not None and bits < enough), None)
+
+    def rows(self, n: int) -> list[CurveRow]:
+        """Return rows of curves.csv for a training set of n examples."""
+        losses = zip(self.epoch, self.train_loss_bits, self.validation_loss_bits, strict=True)
+        return [CurveRow(n, self.seed, epoch, train, validation) for epoch, train, validation in losses]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.loss_curves import MemberCurve
 from harness.run_directory import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints
 from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, label_entropy_bits
-from train.early_stopping import EarlyStopping, MemberCurve
+from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder
 from train.memory import advice, keep_freed_memory

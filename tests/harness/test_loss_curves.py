@@ -1,4 +1,4 @@
-"""Loss curves: crossing of an erased run below its control, from where, by how much, and how suddenly."""
+"""Loss curves: rows, plateau, crossing of an erased run below its control, by how much, and how suddenly."""
 
 import csv
 import random
@@ -10,6 +10,7 @@ import pytest
 from harness.loss_curves import (
     CurveRow,
     LossCurve,
+    MemberCurve,
     crossing,
     crossing_epoch,
     read_loss_curves,
@@ -167,3 +168,14 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     assert 0 <= float(leace["final_gap_p_holm"]) <= 1
     assert (leace["backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0
+
+
+@pytest.mark.parametrize(("bits", "epochs"), [(0.98, 1), (0.99, None)])
+def test_the_plateau_ends_where_the_training_loss_is_below_99_percent_of_the_label_entropy(bits, epochs) -> None:
+    recorded = MemberCurve(0, 1.0, epoch=[0, 1, 2], train_loss_bits=[None, 1.0, bits], validation_loss_bits=[1.0] * 3)
+    assert recorded.plateau_epochs == epochs
+
+
+def test_rows_of_a_members_curve() -> None:
+    recorded = MemberCurve(0, 1.0, epoch=[0, 1], train_loss_bits=[None, 1.0], validation_loss_bits=[3.0, 2.0])
+    assert recorded.rows(50) == [(50, 0, 0, None, 3.0), (50, 0, 1, 1.0, 2.0)]

@@ -13,7 +13,7 @@ from erasure.store.checked_files import read_json
 from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
 from train.__main__ import COMMAND as TRAIN
-from train.early_stopping import EarlyStopping, MemberCurve, endings, warn_of_unlike_validation
+from train.early_stopping import EarlyStopping, endings, warn_of_unlike_validation
 from train.settings import TrainSettings
 
 CHANCE_BITS = math.log2(10)
@@ -130,17 +130,6 @@ def test_epochs_left_are_those_of_its_patience(settings: TrainSettings) -> None:
         ([3.3, *(2.0 - 0.1 * i for i in range(8))], None, 1),  # of max_epochs
     ):
         assert losses(settings, validation, train, **options)[1].epochs_left == left, validation
-
-
-@pytest.mark.parametrize(("bits", "epochs"), [(0.98, 1), (0.99, None)])
-def test_the_plateau_ends_where_the_training_loss_is_below_99_percent_of_the_label_entropy(bits, epochs) -> None:
-    curve = MemberCurve(0, 1.0, epoch=[0, 1, 2], train_loss_bits=[None, 1.0, bits], validation_loss_bits=[1.0] * 3)
-    assert curve.plateau_epochs == epochs
-
-
-def test_rows_of_the_curve(settings: TrainSettings) -> None:
-    _, stopping = losses(settings, [3.0, 2.0], patience_steps=30)
-    assert stopping.curve.rows(50) == [(50, 0, 0, None, 3.0), (50, 0, 1, 1.0, 2.0)]
 
 
 def test_of_equal_losses_the_first_is_the_best(settings: TrainSettings) -> None:
