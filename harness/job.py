@@ -25,7 +25,7 @@ from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
-from harness.device import pick_device
+from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
 from harness.result import Result, result_of

@@ -8,7 +8,7 @@ import torch
 
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
-from harness.device import pick_precision
+from harness.device_and_precision import pick_precision
 from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
 from train.data import DeviceImages, to_device

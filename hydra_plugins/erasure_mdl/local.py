@@ -76,7 +76,7 @@ class Local(Submitit):
         """Return each process's CUDA_VISIBLE_DEVICES: a GPU, or, without one, an empty string for each core."""
         import torch
 
-        from harness.device import pick_device
+        from harness.device_and_precision import pick_device
 
         device = pick_device(self.config.device)
         if device.type != "cuda":

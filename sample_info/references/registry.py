@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harness.run_directory import Run
 from models.tangent.kernel import Kernels
-from sample_info.references.influence import cosine, influence
+from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.references.retraining import trained_without
 from sample_info.settings import ReferenceSettings
 from sample_info.training_problem import TrainingProblem

@@ -25,7 +25,7 @@ from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.pairwise_files import save_block
-from sample_info.references.influence import influence
+from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
 from sample_info.unique_information import Changes, loss_effects

@@ -35,7 +35,7 @@ from models.stackable_layers import Conv2d, Linear
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.influence import cosine, influence
+from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem

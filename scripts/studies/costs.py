@@ -29,7 +29,7 @@ from conf.groups import look_in
 from conf.identity import identifying
 from conf.schema import plain, validate
 from conf.target import Target
-from harness.device import pick_device
+from harness.device_and_precision import pick_device
 from harness.result import MdlResult
 from harness.results.read import read_runs
 from harness.results.run_labels import labels

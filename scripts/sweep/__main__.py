@@ -21,7 +21,7 @@ from pathlib import Path
 from conf.errors import exit_code
 from conf.groups import look_in, user_folders
 from erasure.store.regular_files import DamagedFileError
-from harness.device import pick_device
+from harness.device_and_precision import pick_device
 from harness.run_directory import RESULT, Run
 from harness.run_state import read_state
 from harness.untrusted_runs import printable

@@ -1,6 +1,8 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -89,6 +91,8 @@ CASES = {
         ["model._target_=subprocess.Popen"],
         "_target_=subprocess.Popen: must be a subclass of models.classifier.Model, this project's or yours",
     ),
+    "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
+    "no override, in a sweep": (["-m", "foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
     "launcher without -m": (
         ["hydra/launcher=local"],
@@ -202,6 +206,13 @@ def test_too_little_memory_for_torch_is_one_line(tmp_path: Path) -> None:
     assert line.endswith("raise the limit of this shell (ulimit -v), or of the job")
 
 
+def test_a_network_that_needs_too_much_memory_is_one_line(command) -> None:
+    outcome = command(MDL, "model.width=100000000000", "logger.mode=disabled")
+    assert outcome.code == 1
+    last = outcome.err.strip().splitlines()[-1]
+    assert "not enough memory for 25600000000000 bytes at once: choose a smaller model.width" in last
+
+
 @pytest.mark.parametrize("module", ["mdl", "scripts.sweep status runs"])
 def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> None:
     words = f"mkdir gone; cd gone; rmdir ../gone; exec {sys.executable} -m {module}"
@@ -242,3 +253,17 @@ def test_a_run_that_diverges_fails_with_exit_code_1_and_says_where_its_traceback
     log = Path(last.rpartition("traceback in ")[2])
     assert "NonFiniteLossError" in log.read_text()
     assert '"state": "failed"' in (log.parent / "state.json").read_text()
+
+
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
+    """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0,1]"]
+    outcome = command(MDL, *sweeps, *tiny, "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    terminal.flush()
+    shown = terminal.buffer.getvalue().decode("ascii")
+    assert re.search(r"bits per label +\d\.\d+ \? \d\.\d+|\d\.\d+ \? \d\.\d+ bits per label", shown)
+    assert "tables: " in shown

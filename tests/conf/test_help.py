@@ -1,9 +1,11 @@
 """--help: one page on two screens, and topics of their own."""
 
+import re
+
 import pytest
 
 from conf.check import ConfigError
-from conf.groups import choices
+from conf.groups import choices, groups
 from conf.help import help_text
 from scripts.commands import COMMANDS
 
@@ -34,3 +36,23 @@ def test_a_group_is_a_topic_and_keys_are_those_of_the_choice() -> None:
     assert "model.width" not in page
     with pytest.raises(ConfigError, match="unknown help topic eraesr: did you mean eraser"):
         help_text("mdl", "", ["--help", "eraesr"])
+
+
+@pytest.mark.parametrize("command", ["mdl", "train"])
+def test_the_page_names_every_group_choice_and_key(command: str) -> None:
+    text = help_text(command, "")
+    for group, choice in ((kind, name) for kind in groups() if kind != "experiment" for name in choices(kind)):
+        if group == "sample_info" or (group == "mdl" and command == "train"):
+            assert f"  {group}=" not in text
+            continue
+        assert f"{group}=" in text
+        assert choice in text
+    for key in ("model.width: 128", "train.lr: 3.0e-3", "seeds: [0", "runs_dir: runs"):
+        assert key in text
+    chosen = help_text(command, "", ["model=linear", "train=quick", "dataset=image_folder"])
+    assert "  model.width" not in chosen
+    assert re.search(r"train.patience_steps: 500 +# optimiser steps without improvement", chosen)
+    assert "dataset.root: ???" in chosen
+    mixed = help_text(command, "", ["dataset=mnist_svhn"])
+    assert "dataset.parts.svhn.*: keys of dataset=svhn; another: dataset@dataset.parts.svhn=CHOICE" in mixed
+    assert "  dataset.size: 32  " in mixed

@@ -2,7 +2,6 @@
 
 import builtins
 import errno
-import io
 import os
 import re
 import resource
@@ -141,42 +140,6 @@ def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command, real_
     assert "File too large" in last_line(outcome.err)
     assert not (run / "comparison.png").exists()
     assert command(MDL, *TINY).code == 0
-
-
-@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
-def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
-    """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
-    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr("sys.stdout", terminal)
-    outcome = command(MDL, *sweeps, *TINY[:-2], "seeds=[0,1]", TINY[-1])
-    assert outcome.code == 0, outcome.err
-    terminal.flush()
-    shown = terminal.buffer.getvalue().decode("ascii")
-    assert re.search(r"bits per label +\d\.\d+ \? \d\.\d+|\d\.\d+ \? \d\.\d+ bits per label", shown)
-    assert "tables: " in shown
-
-
-def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
-    assert command(MDL, *TINY, "eraser=control").code == 0
-    (run,) = Path("runs").glob("mdl-*")
-    run.rename("runs/this")
-    assert sweep(["status", "runs"]) == 1
-    assert f"its result.json is of the run {run.name}" in " ".join(capsys.readouterr().out.split())
-    Path("runs/this/result.json").unlink()
-    assert sweep(["status", "runs", "--retry-failed"]) == 1
-    assert last_line(capsys.readouterr().err) == (
-        "runs/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
-    )
-
-
-def test_what_is_no_override_and_what_needs_too_much_memory_are_one_line(command) -> None:
-    for words in (["foo"], ["-m", "foo"]):
-        outcome = command(MDL, *words)
-        assert outcome.code == 2
-        assert outcome.err.strip() == "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
-    outcome = command(MDL, "model.width=100000000000", "logger.mode=disabled")
-    assert outcome.code == 1
-    assert "not enough memory for 25600000000000 bytes at once: choose a smaller model.width" in last_line(outcome.err)
 
 
 def fetch_as_nobody(folder: Path) -> str:

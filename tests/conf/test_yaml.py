@@ -173,23 +173,3 @@ def swept_values(command: str, words: list[str]) -> list[list[str]]:
 
 def test_the_control_is_known_by_its_yaml() -> None:
     assert keys("eraser", "control") == CONTROL
-
-
-@pytest.mark.parametrize("command", [MDL, TRAIN], ids=lambda command: command.name)
-def test_help_names_every_group_choice_and_key(command) -> None:
-    text = help_text(command.name, command.purpose)
-    for group, choice in EVERY_CHOICE:
-        if group == "sample_info" or (group == "mdl" and command is TRAIN):
-            assert f"  {group}=" not in text
-            continue
-        assert f"{group}=" in text
-        assert choice in text
-    for key in ("model.width: 128", "train.lr: 3.0e-3", "seeds: [0", "runs_dir: runs"):
-        assert key in text
-    chosen = help_text(command.name, command.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
-    assert "  model.width" not in chosen
-    assert re.search(r"train.patience_steps: 500 +# optimiser steps without improvement", chosen)
-    assert "dataset.root: ???" in chosen
-    mixed = help_text(command.name, command.purpose, ["dataset=mnist_svhn"])
-    assert "dataset.parts.svhn.*: keys of dataset=svhn; another: dataset@dataset.parts.svhn=CHOICE" in mixed
-    assert "  dataset.size: 32  " in mixed

@@ -3,7 +3,6 @@
 import csv
 import json
 import logging
-import os
 import threading
 import time
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
-from erasure.store.lease_holder import file_system_time
 from harness.job import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
@@ -159,27 +157,6 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     assert run.read_step("100") == {"loss": [5.441]}
 
 
-def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
-    run.start("a: 1\n")
-    (tmp_path / "link").symlink_to(run.directory)
-    assert state_of(tmp_path / "link", 0).detail.startswith("a link, which is not followed")
-    for name in ("run.lock", "part-10.lock", "state.json"):
-        (run.directory / name).unlink(missing_ok=True)
-        os.mkfifo(run.directory / name)
-    assert "a named pipe" in state_of(run.directory, 1e12).detail
-    os.mkfifo(run.directory / "result.json")
-    assert "a named pipe" in state_of(run.directory, 0).detail
-
-
-def test_the_result_of_another_run_finishes_none(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
-    run.finish(made_up("x"))
-    run.directory.rename(tmp_path / "y")
-    state = state_of(tmp_path / "y", 0)
-    assert (state.name, state.detail) == ("failed", "its result.json is of the run x")
-
-
 def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
     first, second, events = Run(tmp_path, "x"), Run(tmp_path, "x"), []
 
@@ -235,34 +212,3 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
     (run.directory / LOCK).write_text(json.dumps(gone))
     run.tidy()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
-
-
-def test_states_come_from_files_alone(tmp_path: Path) -> None:
-    def state(identity: str) -> tuple[str, str]:
-        run_state = state_of(tmp_path / identity, file_system_time(tmp_path))
-        return run_state.name, run_state.detail
-
-    assert state("never") == ("missing", "")
-    run = Run(tmp_path, "x")
-    with run.claim():
-        run.start("a: 1\n")
-        run.step("100", lambda: {})
-        name, detail = state("x")
-        assert name == "running"
-        assert f"process {os.getpid()}" in detail
-        assert "heartbeat 0 s ago, 1 training sizes done" in detail
-    assert state("x") == ("interrupted", "killed")
-    lock = run.directory / LOCK
-    lock.write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))
-    assert state("x")[0] == "running"
-    os.utime(lock, (1.0, time.time() - 1000))
-    assert state("x") == ("interrupted", "killed: process 12 on node7 is gone")
-    run.fail(RuntimeError("it\n broke"))
-    assert state("x") == ("failed", "RuntimeError: it broke")
-    run.fail(KeyboardInterrupt())
-    assert state("x")[0] == "interrupted"
-    (run.directory / "state.json").write_text("{")
-    assert state("x")[0] == "failed"
-    lock.unlink()
-    run.finish(made_up("x"))
-    assert state("x") == ("finished", "")

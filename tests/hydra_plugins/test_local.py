@@ -76,7 +76,7 @@ def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(comman
 def test_devices_are_those_that_this_process_sees(launcher, monkeypatch) -> None:
     local = object.__new__(launcher("local.Local"))
     local.config = OmegaConf.create({"device": "cuda"})
-    monkeypatch.setattr("harness.device.pick_device", torch.device)
+    monkeypatch.setattr("harness.device_and_precision.pick_device", torch.device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert local._devices() == ["0", "1"]

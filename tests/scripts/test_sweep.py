@@ -157,6 +157,13 @@ def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path,
     assert len(launched) == 1
 
 
+def test_a_folder_that_is_named_after_no_command_is_not_launched(tmp_path: Path, capsys) -> None:
+    Run(tmp_path, "this").start("a: 1\n")
+    assert sweep(["status", str(tmp_path), "--retry-failed"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"{tmp_path}/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
+
+
 def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) -> None:
     tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3,1]", "logger.mode=disabled"]
     assert command(MDL, *tiny, "eraser=control", "train.betas=[0.8,0.99]").code == 1
@@ -192,33 +199,6 @@ def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
     assert "no such folder; it is the sweep's runs_dir" in capsys.readouterr().err
     assert sweep(["status", str(tmp_path)]) == 0
     assert "no runs" in capsys.readouterr().out
-
-
-def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeypatch) -> None:
-    import torch
-
-    from erasure.datasets.digits import Digits
-    from erasure.store.cache import Cache
-    from models.classifier import Classifier
-
-    tiny = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2"]
-    tiny += ["seeds=[0]", "logger.mode=disabled", "device=cpu"]
-    assert command(MDL, *tiny).code == 0
-
-    def touch(*_: object, **__: object) -> None:
-        raise AssertionError("touched")
-
-    for owner, name in (
-        (Digits, "load"), (Cache, "fetch"), (Classifier, "__init__"), (torch.cuda, "is_available"),
-        (torch.cuda, "device_count"),
-    ):  # fmt: skip
-        monkeypatch.setattr(owner, name, touch)
-    again = command(MDL, *tiny)
-    assert again.code == 0, again.err
-    assert "2 of 2 runs finished" in again.out
-    other = command(MDL, *tiny, "train.max_epochs=2")  # the negative control
-    assert other.code == 1
-    assert "touched" in other.err
 
 
 def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments, ConceptMoments, Eraser, LeaceEraser, SplinceEraser
-from tests.erasure.test_concept_moments import linear_r2
+from tests.erasure.test_concepts_without_classes import linear_r2
 
 D, N = 8, 3000
 

@@ -1,4 +1,4 @@
-"""Comparison with concept-erasure as docs/guide/concept_erasure.md has it: where both erase the same, and where not."""
+"""Comparison with concept-erasure, as docs/guide/concept_erasure_users.md has it: where both agree, and where not."""
 
 import inspect
 import re
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*")
 theirs = pytest.importorskip("concept_erasure", reason="concept-erasure is in the group dev")
 
 D, K = 12, 3
-PAGE = (Path(__file__).parents[2] / "docs/guide/concept_erasure.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/guide/concept_erasure_users.md").read_text()
 SNIPPETS = re.findall(r"```python\n(# .*?\n.*?)```", PAGE, re.DOTALL)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from erasure import (
     AlfQleaceEraser,
     ClassMoments,
-    ConceptMoments,
     Eraser,
     LeaceEraser,
     OracleLeaceEraser,
@@ -18,6 +17,7 @@ from erasure import (
     RandomEraser,
 )
 from erasure.certificate import Certificate, ConceptCertificate, certify
+from erasure.concept_moments import ConceptMoments
 
 D, N = 6, 500
 

@@ -15,9 +15,9 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import Kernels, ntk
 from sample_info.linearized.leave_out_solvers import inverse
 from sample_info.linearized.spectral_filter import LinearizedDescent
-from sample_info.references import influence as influence_functions
+from sample_info.references import influence_and_cosine as influence_functions
 from sample_info.references import registry
-from sample_info.references.influence import cosine, influence
+from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.settings import ReferenceSettings
 from sample_info.unique_information import Effects
 from tests.sample_info.networks import small_mlp

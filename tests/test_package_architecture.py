@@ -42,7 +42,7 @@ def _imported(text: str) -> Iterator[str]:
 FILES = subprocess.check_output(["git", "ls-files", "*.py"], cwd=REPOSITORY, text=True).splitlines()
 TEXTS = {path: (REPOSITORY / path).read_text() for path in FILES if (REPOSITORY / path).exists()}
 TESTS = {
-    path: text for path, text in TEXTS.items() if path.startswith("tests/") and path != "tests/test_architecture.py"
+    path: text for path, text in TEXTS.items() if path.startswith("tests/") and path != f"tests/{Path(__file__).name}"
 }
 SOURCE = {path: text for path, text in TEXTS.items() if not path.startswith(("tests/", "docs/"))}
 IMPORTS = {path: {*_imported(text)} for path, text in SOURCE.items()}
