@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages, RawImages, Source, splits
+from erasure.source import LabelledImages, RawImages, Source
+from erasure.splits import splits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
 from erasure.progress import shown_progress
-from erasure.source import LabelledImages, RawImages, Source, splits
+from erasure.source import LabelledImages, RawImages, Source
+from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint
 from erasure.zscore import Scaling

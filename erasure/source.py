@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from erasure.code_identity import code_identity
@@ -125,53 +124,3 @@ class Source(ABC):
 
         Raises FetchError without network or space, or if the download differs from the published data.
         """
-
-
-def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Training, validation and test split, the same for every run of this dataset.
-
-    Raises ValueError for sizes that do not fit, or labels that do not match the class names.
-    """
-    k = len(raw.class_names)
-    for part in (raw.train, raw.test):
-        if part is not None and len(part) and not 0 <= int(part.labels.min()) <= int(part.labels.max()) < k:
-            raise ValueError(
-                f"dataset {source.name} has labels from {int(part.labels.min())} to {int(part.labels.max())}, "
-                f"but {k} classes: labels must run from 0 to {k - 1}"
-            )
-    train, test = raw.train, raw.test
-    if test is None:
-        if not 0 < source.test_fraction < 1:
-            raise ValueError(
-                f"test_fraction={source.test_fraction}: {source.name} has no official test split, "
-                "so a fraction between 0 and 1 of it must be held out"
-            )
-        rest, held_out = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
-        train, test = train[rest], train[held_out]
-    size = source.validation_size
-    if size is None:
-        size = min(1024, len(train) // 10)
-    if not 0 < size < len(train):
-        raise ValueError(
-            f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "
-            "training images"
-        )
-    rest, held_out = stratified_split(train.labels, size, source.split_seed + 1)
-    return {"train": train[rest], "validation": train[held_out], "test": test}
-
-
-def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return ascending positions (rest, held out) with `size` examples held out, every class in proportion."""
-    generator = torch.Generator().manual_seed(seed)
-    classes, counts = labels.unique(return_counts=True)
-    exact = counts * (size / len(labels))
-    quota = exact.floor().long()
-    remainders = (exact - quota).argsort(descending=True, stable=True)
-    quota[remainders[: size - int(quota.sum())]] += 1  # largest remainders first
-    held_out = []
-    for label, take in zip(classes, quota.tolist(), strict=True):
-        members = (labels == label).nonzero().squeeze(1)
-        held_out.append(members[torch.randperm(len(members), generator=generator)[:take]])
-    mask = torch.zeros(len(labels), dtype=torch.bool)
-    mask[torch.cat(held_out)] = True
-    return (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)

@@ -15,7 +15,7 @@ from erasure.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images
 from erasure.pipeline import ErasedDataset
-from erasure.source import stratified_split
+from erasure.splits import stratified_split
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters

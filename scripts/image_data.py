@@ -10,7 +10,7 @@ from torch import Tensor
 
 from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
-from erasure.source import splits
+from erasure.splits import splits
 
 _SPLITS: Any = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
 DIGITS = Digits(name="digits", **_SPLITS)

@@ -14,7 +14,8 @@ from conf.groups import choices
 from conf.target import Target
 from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
-from erasure.source import MissingDataError, RawImages, Source, splits
+from erasure.source import MissingDataError, RawImages, Source
+from erasure.splits import splits
 from erasure.store.cache import Cache
 from scripts.cache import size
 from train.settings import TrainConfig

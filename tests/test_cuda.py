@@ -11,7 +11,7 @@ from erasure import ClassMoments, Eraser
 from erasure.erasers.qleace import ClassMapsEraser
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
-from tests.erasure.test_devices import ERASERS, examples
+from tests.erasure.test_devices_and_synchronization import ERASERS, examples
 from tests.models.every_model import EVERY, SMALL
 from train.cuda_graph import GraphedFunction
 

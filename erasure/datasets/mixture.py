@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from erasure.optional_packages import needs
-from erasure.source import LabelledImages, RawImages, Source, stratified_split
+from erasure.source import LabelledImages, RawImages, Source
+from erasure.splits import stratified_split
 from erasure.store.checked_files import fingerprint
 
 with needs("torchvision"):

@@ -18,7 +18,8 @@ import torch
 from conf.compose import composed
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages, splits
+from erasure.source import LabelledImages
+from erasure.splits import splits
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier

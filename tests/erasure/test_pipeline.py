@@ -24,7 +24,8 @@ from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset, fitting_device, require_precision
-from erasure.source import LabelledImages, RawImages, splits
+from erasure.source import LabelledImages, RawImages
+from erasure.splits import splits
 from erasure.store.cache import Cache
 from tests.conftest import gaps
 

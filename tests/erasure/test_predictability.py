@@ -10,7 +10,7 @@ from torch import Tensor
 from erasure import ClassMoments, IdentityEraser, LeaceEraser, OracleLeaceEraser, QleaceEraser
 from erasure.certificate import Certificate, certify
 from erasure.predictability import linear_prediction, quadratic_prediction
-from erasure.source import splits
+from erasure.splits import splits
 
 
 def regression_r2(features: Tensor, z: Tensor) -> float:

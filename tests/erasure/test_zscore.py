@@ -12,7 +12,7 @@ from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.image_cache import raw_images
 from erasure.pipeline import ErasedDataset, erased_dataset
-from erasure.source import splits
+from erasure.splits import splits
 from erasure.store.cache import Cache
 from erasure.zscore import Scaling
 from tests.conftest import gaps

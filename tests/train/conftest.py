@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from erasure.pipeline import ErasedDataset
-from erasure.source import splits
+from erasure.splits import splits
 from train.data import DeviceImages, to_device
 
 

@@ -21,7 +21,8 @@ from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
-from erasure.source import MissingDataError, Source, splits
+from erasure.source import MissingDataError, Source
+from erasure.splits import splits
 from erasure.store.cache import Cache
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO

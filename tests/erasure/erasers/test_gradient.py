@@ -12,7 +12,8 @@ from torch import Tensor
 from erasure import ClassMoments, GradientEraser, QleaceEraser
 from erasure.certificate import Certificate, certify
 from erasure.datasets.digits import Digits
-from erasure.source import LabelledImages, splits
+from erasure.source import LabelledImages
+from erasure.splits import splits
 from erasure.transport import barycenter
 
 PIXELS: dict[str, Any] = {"low": 0.0, "high": 1.0}

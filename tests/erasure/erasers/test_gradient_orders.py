@@ -14,7 +14,8 @@ from erasure.erasers.gradient_orders import _Loss
 from erasure.hermite import hermite_kernels
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
-from erasure.source import Source, splits
+from erasure.source import Source
+from erasure.splits import splits
 from erasure.store.cache import Cache
 
 OPTIONS: dict[str, Any] = {"weights": (1e4, 1e4, 1.0), "directions": 4, "max_iterations": 300}

@@ -7,7 +7,7 @@ from torch import Tensor
 from erasure import ClassMoments, LeaceEraser, QleaceEraser
 from erasure.certificate import certify
 from erasure.datasets.digits import Digits
-from erasure.source import splits
+from erasure.splits import splits
 from tests.conftest import gaps
 
 

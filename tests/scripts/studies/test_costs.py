@@ -6,7 +6,7 @@ import pytest
 
 from conf.compose import composed
 from erasure.datasets.digits import Digits
-from erasure.source import splits
+from erasure.splits import splits
 from mdl.chunks import chunk_sizes
 from mdl.settings import MdlConfig
 from scripts.studies.costs import main, sized

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from erasure.class_subset import positions
 from erasure.datasets.digits import Digits
-from erasure.source import LabelledImages, RawImages, splits, stratified_split
+from erasure.source import LabelledImages, RawImages
+from erasure.splits import splits, stratified_split
 
 
 @given(
