@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from erasure import ClassMoments, LeaceEraser
-from erasure.certificate import BrokenGuaranteeError, certify, require_erased
+from erasure.certificate import BrokenGuaranteeError, Certificate, certify, require_erased
 from erasure.order_spectra import order_spectrum
 from tests.conftest import gaps
 
@@ -84,3 +84,8 @@ def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
     few = certify(x[:12], erased[:12], z[:12], ClassMoments.fit(x, z))  # fewer than three of a class
     assert few.order_shares is None
     assert "order_shares" not in few.numbers()
+
+
+def test_results_of_before_can_be_read() -> None:
+    old = {"n": 9, "mean_gap": 0.1, "covariance_gap": 0.2, "edit_size": 0.0, "out_of_range": 0.0, "rounding": 1e-7}
+    assert Certificate(**old).linear_r2 is None

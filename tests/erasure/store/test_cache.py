@@ -1,6 +1,5 @@
 """The cache builds once, whoever else builds or is killed, and again only what was damaged."""
 
-import dataclasses
 import json
 import logging
 import os
@@ -10,14 +9,10 @@ import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from erasure import LeaceEraser, QleaceEraser, pipeline
-from erasure.datasets.digits import Digits
-from erasure.pipeline import erased_dataset
 from erasure.store import checked_files
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -254,63 +249,3 @@ def test_a_cache_is_as_open_as_the_umask_says(
     modes["entry"] = stat.S_IMODE((root / NAME).stat().st_mode)
     assert modes == {"lock": file_mode, "entry": file_mode, "folder": folder_mode}
     assert stat.S_IMODE(root.stat().st_mode) == folder_mode
-
-
-class Keys(Cache):
-    """Notes what is asked for, and builds nothing."""
-
-    class Asked(Exception):  # noqa: N818
-        pass
-
-    def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
-        raise self.Asked(key)
-
-
-def key_of(source: Digits, eraser: type = LeaceEraser, dtype: torch.dtype = torch.float32, **options: Any) -> str:
-    with pytest.raises(Keys.Asked) as asked:
-        erased_dataset(source, eraser, options, dtype=dtype, cache=Keys("unused"))
-    return str(asked.value)
-
-
-CHANGES: dict[str, Any] = {
-    "name": None,  # a label: it opens the file's name, and is no part of the digest
-    "flip": None,  # augmentation, after erasure
-    "validation_size": 99,
-    "test_fraction": 0.3,
-    "split_seed": 7,
-    "normalize": "zscore",
-}
-
-
-def test_every_field_of_a_dataset_that_changes_its_numbers_changes_the_key(digits_source: Digits) -> None:
-    assert {field.name for field in dataclasses.fields(Digits)} == set(CHANGES)  # a new field must be decided on
-    keys = {key_of(digits_source)}
-    for field, value in CHANGES.items():
-        if value is not None:
-            keys.add(key_of(dataclasses.replace(digits_source, **{field: value})))
-    assert len(keys) == 5
-    assert key_of(dataclasses.replace(digits_source, flip=True)) == key_of(digits_source)
-    renamed = key_of(dataclasses.replace(digits_source, name="scans"))
-    assert renamed == key_of(digits_source).replace("digits", "scans", 1)
-
-
-def test_other_pixels_another_eraser_option_dtype_or_version_have_another_key(
-    digits_source: Digits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = [
-        key_of(digits_source),
-        key_of(digits_source, QleaceEraser),
-        key_of(digits_source, dtype=torch.float64),
-        key_of(digits_source, dtype=torch.bfloat16),
-        key_of(digits_source, tolerance=1e-3),
-        key_of(digits_source, tolerance=1e-4),
-        key_of(digits_source, steps=1),
-        key_of(digits_source, weights=[1.0, 2.0]),
-        key_of(digits_source, weights=[2.0, 1.0]),
-    ]
-    monkeypatch.setattr(Digits, "content", lambda self: "other pixels")
-    keys.append(key_of(digits_source))
-    monkeypatch.setattr(pipeline, "ERASURE_VERSION", 10**6)
-    keys.append(key_of(digits_source))
-    assert len(set(keys)) == len(keys)
-    assert key_of(digits_source, steps=1, tolerance=2) == key_of(digits_source, tolerance=2, steps=1)
