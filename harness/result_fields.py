@@ -98,7 +98,7 @@ class Timing(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class CounterpartResult(Part):
-    """Predictions of a sample along a training: for each seed, a value per step (`train.counterpart_losses`).
+    """Predictions of a sample along a training: for each seed, a value per step (`train.matched_sample_losses`).
 
     Attributes:
         z_scores: of the class information that the sample holds in each order, by "order 1", ...

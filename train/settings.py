@@ -96,7 +96,7 @@ class TrainConfig(TrainingConfig):
 
     Args:
         counterparts: samples that share some statistics with the test images, whose losses are followed along the
-            training (`train.counterpart_losses`); None for none.
+            training (`train.matched_sample_losses`); None for none.
     """
 
     counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = field(

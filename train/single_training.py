@@ -10,9 +10,9 @@ from harness.loss_curves import sharp_drops
 from harness.result import per_seed
 from harness.result_fields import Final, Timing, TrainedOnce
 from harness.run_directory import Run
-from train.counterpart_losses import draw_counterparts, results_of
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation
+from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_data import PreparedTraining
 from train.progress import TrainingProgress
 from train.settings import TrainConfig

@@ -19,12 +19,12 @@ from harness.loss_curves import MemberCurve
 from harness.run_directory import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints
-from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder
+from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.memory import advice, keep_freed_memory
 from train.prepared_data import PreparedTraining
 from train.randomness import generator, permutation
@@ -98,7 +98,7 @@ class TrainingSets:
         train: training split.
         validation: split for early stopping.
         held_out: positions in `validation` that stop each member, [S, m]; None for all.
-        counterparts: samples whose losses are followed along the training, by name (`train.counterpart_losses`).
+        counterparts: samples whose losses are followed along the training, by name (`train.matched_sample_losses`).
     """
 
     seeds: Sequence[int]

@@ -27,10 +27,10 @@ from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, mac
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
 from scripts.image_data import DIGITS, labelled_images
-from train.counterpart_losses import DATA, Counterparts
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
+from train.matched_sample_losses import DATA, Counterparts
 from train.memory import keep_freed_memory
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings

@@ -15,10 +15,10 @@ from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
-from train.counterpart_losses import DATA, CounterpartCurves
 from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.learning_order import samples_of
+from train.matched_sample_losses import DATA, CounterpartCurves
 from train.settings import TrainSettings
 from train.single_training import WEIGHTS
 from train.training import Training, TrainingSets
