@@ -32,7 +32,7 @@ MANDATORY = {
     "arrays": ["dataset.path=/nowhere.npz"],
     "image_folder": ["dataset.root=/nowhere"],
     "hf": ["dataset.path=/nowhere"],
-    "pretrained": ["experiment.trained=/nowhere"],
+    "pretrained_cnn": ["experiment.trained=/nowhere"],
     "pretrained_resnet": ["experiment.trained=/nowhere"],
 }
 COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
