@@ -16,6 +16,7 @@ from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
 from mdl.__main__ import COMMAND as MDL
+from tests.erasure.published_files import FIRST_FILE, WRITERS, write
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
 
@@ -73,6 +74,11 @@ CASES = {
         ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
         "dataset mnist is not in /nowhere: fetch it with python -m scripts.prepare dataset=mnist dataset.root=/nowhere",
     ),
+    "missing repository of the hub": (
+        ["dataset=cifarnet"],
+        "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
+        "python -m scripts.prepare dataset=cifarnet",
+    ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
         "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",
@@ -124,6 +130,21 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     assert not list(Path.cwd().glob("runs/*-*"))
+
+
+@pytest.mark.parametrize("choice", WRITERS)
+def test_damaged_files_are_named_with_the_command_that_fetches_them(
+    choice: str, tmp_path, monkeypatch, command
+) -> None:
+    write(choice, tmp_path / "data", monkeypatch)
+    first = tmp_path / "data" / FIRST_FILE[choice]
+    first.write_bytes(first.read_bytes()[:-7])
+    outcome = command(MDL, f"dataset={choice}")
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"data/{FIRST_FILE[choice]} is damaged (its checksum is not the published one): "
+        f"fetch it with python -m scripts.prepare dataset={choice}\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import pytest
 import torchvision.datasets as published
 
 from erasure.datasets.cifar10 import Cifar10
-from mdl.__main__ import COMMAND as MDL
 from scripts.prepare import main
 from tests.conftest import REPOSITORY
 from tests.erasure.datasets.test_hf import write_cifarnet
-from tests.erasure.published_files import FIRST_FILE, WRITERS, pack_cifar10, write, write_cifar10
+from tests.erasure.published_files import pack_cifar10, write_cifar10
 from tests.erasure.server import serving
 from train.__main__ import COMMAND as TRAIN
 
@@ -49,37 +48,6 @@ def test_cifar10_is_fetched_converted_and_summarised_once(tmp_path: Path, monkey
     assert prepare(capsys, "dataset=cifar10")[0] == 0
     assert stored.stat().st_size == len(whole)
     assert len(list(Path("cache").glob("*.damaged-*"))) == 1
-
-
-@pytest.mark.parametrize("choice", WRITERS)
-def test_a_run_on_missing_or_broken_files_ends_in_one_line(
-    choice: str, tmp_path: Path, monkeypatch, command, capsys
-) -> None:
-    write(choice, tmp_path / "data", monkeypatch)
-    first = tmp_path / "data" / FIRST_FILE[choice]
-    first.write_bytes(first.read_bytes()[:-7])
-    outcome = command(MDL, f"dataset={choice}")
-    assert outcome.code == 2
-    assert outcome.err.splitlines()[-1] == (
-        f"data/{FIRST_FILE[choice]} is damaged (its checksum is not the published one): "
-        f"fetch it with python -m scripts.prepare dataset={choice}"
-    )
-    outcome = command(TRAIN, f"dataset={choice}", "dataset.root=/nowhere")
-    assert outcome.code == 2
-    assert outcome.err.splitlines()[-1] == (
-        f"dataset {choice} is not in /nowhere: fetch it with "
-        f"python -m scripts.prepare dataset={choice} dataset.root=/nowhere"
-    )
-    assert "Traceback" not in outcome.err
-
-
-def test_a_run_on_cifarnet_that_is_not_here_ends_in_one_line(command) -> None:
-    outcome = command(MDL, "dataset=cifarnet")
-    assert (outcome.code, outcome.err) == (
-        2,
-        "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
-        "python -m scripts.prepare dataset=cifarnet\n",
-    )
 
 
 def test_a_prepared_dataset_is_what_a_run_uses(tmp_path: Path, command, capsys) -> None:
