@@ -7,6 +7,7 @@ bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as
 """
 
 import functools
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,7 @@ from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError
 
+log = logging.getLogger(__name__)
 Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
 Snapshot = tuple[dict[str, Tensor], list[dict[str, Any]]]
 
@@ -117,6 +119,13 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     """
     seeds, settings = data.job.config.seeds, data.settings
     sizes = rounded_sizes(data.train_size, data.job.config.mdl)
+    short = [n for n in sizes[:-1] if settings.max_epochs * math.ceil(n / settings.batch_size) < settings.warmup_steps]
+    if short:
+        log.warning(
+            "on %s images or fewer, train.max_epochs=%s end before the %s steps of train.warmup_steps: the learning "
+            "rate stays below train.lr",
+            *(f"{number:,}" for number in (short[-1], settings.max_epochs, settings.warmup_steps)),
+        )
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SeedTrained]] = []
     with Display(run.id) as display:

@@ -246,10 +246,11 @@ def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> No
         COMMAND.execution(config)
 
 
-def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable) -> None:
-    asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.published.patience_epochs=2")
+def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable, caplog: pytest.LogCaptureFixture) -> None:
+    asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.max_epochs=9")
     outcome = command(COMMAND, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
+    assert "images or fewer, train.max_epochs=9 end before the 1,000 steps of train.warmup_steps" in caplog.text
     (path,) = (tmp_path / "runs").glob("*/result.json")
     result = read_result(path)
     assert isinstance(result, MdlResult)
