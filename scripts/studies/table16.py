@@ -2,11 +2,12 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints three tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control:
+Prints four tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control:
 in the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
-unit, of photographs of 32 × 32; the second has test losses of our recipe, for every number and size of images for
-which both maps of QLEACE were run; the third those of the published recipe by number of images. Second and third have
-also what unfinished runs have trained; the third has the lowest validation loss of unfinished trainings in parentheses.
+unit, of photographs of 32 × 32; the second has the other settings of the published recipe that were run; the third test
+losses of our recipe, for every number and size of images for which both maps of QLEACE were run; the fourth those of
+the published recipe by number of images. Third and fourth have also what unfinished runs have trained; the fourth has
+the lowest validation loss of unfinished trainings in parentheses.
 """
 
 import argparse
@@ -35,7 +36,7 @@ QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 PAPER = "paper"
 _OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
-_DRAWN = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
+_COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           "published, float32, 50 epochs")  # fmt: skip
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
 
@@ -127,16 +128,31 @@ def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
 
 
 def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    yield "| | " + " | ".join(display_name(eraser) for eraser in ERASERS) + " |"
-    yield "| --- " * (len(ERASERS) + 1) + "|"
+    """Yield the first table in Markdown: the paper, our recipe and the published one."""
+    yield from _header("")
     for model in ENTRIES:
-        yield f"| **{display_name(model)}**, the paper | " + " | ".join(
-            "{:.2f} ± {:.2f}".format(*ENTRIES[model][eraser]) if eraser in ENTRIES[model] else "" for eraser in ERASERS
-        ) + " |"  # fmt: skip
-        for recipe in sorted({cell.recipe for cell in cells if cell.model == model}):
-            row = seeds_of(cells, recipe, model)
-            shown = (f"{Spread.of(row[eraser]):.2f}" if eraser in row else "" for eraser in ERASERS)
-            yield f"| {recipe} | " + " | ".join(shown) + " |"
+        entries = {eraser: "{:.2f} ± {:.2f}".format(*entry) for eraser, entry in ENTRIES[model].items()}
+        yield _row(f"**{display_name(model)}**, the paper", entries)
+        for recipe in _COMPARED:
+            if recipe != PAPER and (row := seeds_of(cells, recipe, model)):
+                yield _row(recipe, {eraser: f"{Spread.of(values):.2f}" for eraser, values in row.items()})
+
+
+def other_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
+    """Yield the second table in Markdown: other settings of the published recipe."""
+    yield from _header("published, other settings")
+    for model, recipe in sorted({(cell.model, cell.recipe) for cell in cells if cell.recipe not in _COMPARED}):
+        row = {eraser: f"{Spread.of(values):.2f}" for eraser, values in seeds_of(cells, recipe, model).items()}
+        yield _row(f"{display_name(model)}, {recipe.removeprefix('published, ')}", row)
+
+
+def _header(first: str) -> Iterator[str]:
+    yield _row(first, {eraser: display_name(eraser) for eraser in ERASERS})
+    yield "| --- " * (len(ERASERS) + 1) + "|"
+
+
+def _row(first: str, by_eraser: Mapping[str, str]) -> str:
+    return f"| {first} | " + " | ".join(by_eraser.get(eraser, "") for eraser in ERASERS) + " |"
 
 
 class Score(NamedTuple):
@@ -170,7 +186,7 @@ def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
 
 
 def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the second table in Markdown: test loss and accuracy."""
+    """Yield the third table in Markdown: test loss and accuracy."""
     rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
     trained = [(one.config, getattr(one, "curve", []), one.final, one.train_size) for one in results]
     trained += [(config, [point], None, point.n) for config, point in unfinished(folders)]
@@ -192,7 +208,7 @@ def _shown(scores: Sequence[Score]) -> str:
 
 
 def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the third table in Markdown: test loss by number of training images."""
+    """Yield the fourth table in Markdown: test loss by number of training images."""
     trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
     losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for config, point in [*trained, *unfinished(folders)]:
@@ -215,9 +231,9 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
     recipes: list[str] = [
-        recipe for recipe in _DRAWN if recipe == PAPER or any(cell.recipe == recipe for cell in cells)
+        recipe for recipe in _COMPARED if recipe == PAPER or any(cell.recipe == recipe for cell in cells)
     ]
-    markers: dict[str, str] = dict(zip(_DRAWN, "so^vD", strict=True))
+    markers: dict[str, str] = dict(zip(_COMPARED, "so^vD", strict=True))
     colours = eraser_colours(ERASERS)
     with figure_at(path, 11, 4.2) as figure:
         axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
@@ -247,7 +263,8 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results)
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    tables = (table_lines(cells), qleace_lines(results, options.runs), size_lines(results, options.runs))
+    folders = options.runs
+    tables = table_lines(cells), other_lines(cells), qleace_lines(results, folders), size_lines(results, folders)
     print("\n\n".join("\n".join(lines) for lines in tables))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
