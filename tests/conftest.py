@@ -1,10 +1,11 @@
 """Fixtures that all tests share: the digits, small settings, the command line in-process."""
 
-import copy
 import dataclasses
+import gc
 import importlib
 import io
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -40,35 +41,57 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # such a process does not compile torch again
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and never what was imported: scanning it takes a twentieth of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
     """Leave out what takes time and most tests do not look at: two thirds of a tiny run.
 
-    Nothing waits for the disk, as no test cuts the power. Each YAML file of conf/ is parsed once, and a configuration
-    is composed once, not a first time for its `hydra.mode`; those that a user's folder adds to are read anew. Figures
-    are neither laid out nor rendered; `real_figures` does it, with the methods that this fixture yields.
+    Nothing waits for the disk, as no test cuts the power. Each YAML file of conf/ is parsed once, each selection of
+    them is merged once, and a configuration is composed once, not a first time for its `hydra.mode`; those that a
+    user's folder adds to are read anew. Figures are neither laid out nor rendered; `real_figures` does it, with the
+    methods that this fixture yields.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(gc, "unfreeze", lambda: None)  # called where a process ends, as a command does
         if find_spec("hydra") is None or find_spec("matplotlib") is None:  # the library alone
             yield {}
             return
-        from hydra._internal.config_repository import ConfigRepository
+        from hydra._internal import defaults_list
+        from hydra._internal.config_loader_impl import ConfigLoaderImpl
+        from hydra._internal.config_repository import ConfigRepository, IConfigRepository
         from hydra._internal.hydra import Hydra
         from matplotlib.figure import Figure
         from PIL import Image
 
         from conf.groups import CONF
 
-        read, parsed, png = ConfigRepository.load_config, {}, io.BytesIO()
+        read, merge = ConfigRepository.load_config, ConfigLoaderImpl._compose_config_from_defaults_list
+        choices_by_key: Any = getattr(defaults_list, "_create_interpolation_map", None)  # Hydra 1.4 has none
+        png = io.BytesIO()
+        pickled: dict[object, bytes] = {}  # what is composed changes them, and unpickling is faster than a deep copy
+
+        def once(key: object, repository: Any, load: Callable[[], Any]) -> Any:
+            if [source.path for source in repository.get_sources() if source.scheme() == "file"] != [str(CONF)]:
+                return load()
+            if key not in pickled:
+                pickled[key] = pickle.dumps(load())
+            return pickle.loads(pickled[key])
 
         def read_once(self: ConfigRepository, config_path: str) -> Any:
-            folders = tuple(source.path for source in self.sources if source.scheme() == "file")
-            if folders != (str(CONF),):
-                return read(self, config_path)
-            if config_path not in parsed:
-                parsed[config_path] = read(self, config_path)
-            return copy.deepcopy(parsed[config_path])  # what is composed changes it
+            return once(config_path, self, lambda: read(self, config_path))
+
+        def merge_once(self: ConfigLoaderImpl, defaults: list[Any], repo: IConfigRepository) -> Any:
+            return once(repr(defaults), repo, lambda: merge(self, defaults, repo))
+
+        def choices_if_used(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
+            used = any(default.is_interpolation() for default in defaults if not default.is_self())
+            return choices_by_key(overrides, defaults, self_added) if used else None
 
         def leave_blank(figure: Figure, file: Any, **options: Any) -> None:
             if isinstance(file, io.BytesIO):  # as `harness.figures` does
@@ -77,6 +100,8 @@ def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
                 real["savefig"](figure, file, **options)
 
         patch.setattr(ConfigRepository, "load_config", read_once)
+        patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
+        patch.setattr(defaults_list, "_create_interpolation_map", choices_if_used, raising=False)
         patch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         Image.new("L", (9, 9)).save(png, "png")
         blank = {"png": png.getvalue(), "svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>', "pdf": b"%PDF-1.4 (empty)"}
