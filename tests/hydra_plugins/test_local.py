@@ -141,7 +141,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
     command, launcher, tmp_path: Path, monkeypatch, caplog
 ) -> None:
     """Processes take runs in turn: of three runs one fails at once, and the process of another is killed."""
-    options = ["eraser=control", "train.max_epochs=300"]
+    options = ["eraser=control", "train.max_epochs=100"]
     with launched(tmp_path, *options, "train.lr=1e38,0.005,0.006") as shell:
         run, *_ = wait_for_trainings(tmp_path, shell, 1)
         os.kill(json.loads((run / LOCK).read_text())["pid"], signal.SIGKILL)

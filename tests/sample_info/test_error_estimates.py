@@ -46,7 +46,7 @@ def methods(problem: TrainingProblem) -> tuple[Changes, Changes, Changes]:
 @pytest.fixture(scope="module")
 def far() -> tuple[Changes, Changes, Changes]:
     """Methods of a network that leaves its linearisation."""
-    return methods(problem_of(gelu_mlp(1), 1, n=40, rate=0.05, steps=1000))
+    return methods(problem_of(gelu_mlp(1), 1, n=40, rate=0.075, steps=600))
 
 
 @pytest.mark.parametrize("k", [1, 3])
