@@ -53,12 +53,13 @@ def test_hidden_weights_start_with_a_standard_deviation_of_one_over_root_fan_in(
             if model.scalings[parameter].role == "hidden"
         }
 
-    narrow, wide = (scaled_std(_at(name, ratio, depth=1)) for ratio in (1, 3))
+    narrow, wide = (scaled_std(_at(name, ratio, depth=1, device="cpu")) for ratio in (1, 3))
     for parameter, std in narrow.items():
         assert wide[parameter] == pytest.approx(std, rel=0.1), parameter
 
 
-def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup") -> ScaledClassifier:
-    """The model at a multiple of its base width."""
+def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup", device: str = "meta") -> ScaledClassifier:
+    """The model at a multiple of its base width; without memory for its weights, unless they are drawn."""
     base = SCALED[name]().base_width
-    return SCALED[name](width=ratio * base, depth=depth, parametrization=parametrization)
+    with torch.device(device):
+        return SCALED[name](width=ratio * base, depth=depth, parametrization=parametrization)

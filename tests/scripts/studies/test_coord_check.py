@@ -39,7 +39,9 @@ def measured(model: str, widths: list[int], parametrization, *seeds: int):
 
 @pytest.mark.parametrize("model", CASES)
 def test_flat_under_mup(model: str) -> None:
-    exponents = measured(model, CASES[model], "mup", *([0, 1] if "swin" in model else [0]))  # its few heads vary most by seed
+    exponents = measured(
+        model, CASES[model], "mup", *([0, 1] if "swin" in model else [0])
+    )  # its few heads vary most by seed
     assert "readout" in exponents
     for layer, (scale, change) in exponents.items():
         if FADING not in layer:
