@@ -54,6 +54,10 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
     sizes = [name for name in trained if name.isdigit()]
     assert sizes[3:] == sizes[2::-1] == sorted(sizes[:3], key=int, reverse=True)
     assert numbers("smallest") == numbers("largest")
+    smallest, largest = (read_coded_bits([*Path(runs).glob("mdl-*")], pytest.fail) for runs in ("smallest", "largest"))
+    assert smallest is not None
+    assert largest is not None
+    assert torch.equal(smallest.bits, largest.bits)
 
 
 def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
@@ -71,13 +75,12 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
             assert trained_on[part].unique().tolist() == [n]
             assert float(row[part].mean()) == pytest.approx(point["ce_next_bits"][seed], rel=1e-5)
         assert row[order[: sizes[0]]].unique().tolist() == pytest.approx([math.log2(10)])
-    labels = coded.labels.bincount()
-    assert len(labels) == 10
-    assert command(MDL, *SMALL, "runs_dir=largest", "mdl.order=largest_first").code == 0
-    (other,) = Path("largest").glob("mdl-*")
-    again = read_coded_bits([other], pytest.fail)
-    assert again is not None
-    assert torch.equal(again.bits, coded.bits)
+    assert len(coded.labels.bincount()) == 10
+    for seed, bits in enumerate(result["mdl"]["calibrated_bits_per_sample"]):  # by the temperatures that are said
+        losses = [point["ce_next_calibrated_bits"][seed] for point in result["curve"][:-1]]
+        assert bits == pytest.approx(online_code_bits(sizes, losses, 10) / sizes[-1])
+    assert all(0.01 < t < 100 for point in result["curve"][:-1] for t in point["temperature"])
+    assert result["curve"][-1].get("temperature") is None
 
 
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
@@ -98,17 +101,6 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
     assert command(MDL, *SMALL, "mdl.min_chunk=100", "runs_dir=given").code == 0
     assert numbers("given")[0]["run_id"] != numbers("whole")[0]["run_id"]
     assert numbers("given")[0]["mdl"] != numbers("whole")[0]["mdl"]
-
-
-def test_calibrated_codes_are_by_the_temperatures_that_are_said(command) -> None:
-    assert command(MDL, *SMALL, "runs_dir=runs").code == 0
-    result = numbers("runs")[0]
-    sizes = [point["n"] for point in result["curve"]]
-    for seed, bits in enumerate(result["mdl"]["calibrated_bits_per_sample"]):
-        losses = [point["ce_next_calibrated_bits"][seed] for point in result["curve"][:-1]]
-        assert bits == pytest.approx(online_code_bits(sizes, losses, 10) / sizes[-1])
-    assert all(0.01 < t < 100 for point in result["curve"][:-1] for t in point["temperature"])
-    assert result["curve"][-1].get("temperature") is None
 
 
 def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -184,23 +183,6 @@ def test_an_interrupted_run_continues_after_its_last_finished_size(command, monk
     continued = read_json(path)
     for name in ("mdl", "curve", "final", "run_id"):
         assert continued[name] == undisturbed[name]
-
-
-def test_an_image_folder_runs_end_to_end(command, tmp_path: Path) -> None:
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    images = np.asarray(pixels).reshape(-1, 8, 8)
-    for split, rows in (("train", range(300)), ("test", range(300, 400))):
-        for i in rows:
-            if labels[i] in (4, 9):
-                folder = tmp_path / "data" / split / str(labels[i])
-                folder.mkdir(parents=True, exist_ok=True)
-                Image.fromarray((images[i] * 15.9).astype("uint8")).save(folder / f"{i}.png")
-    where = ["dataset=image_folder", f"dataset.root={tmp_path / 'data'}", "dataset.channels=1", "dataset.flip=false"]
-    outcome = command(MDL, "-m", "eraser=control,leace", "model=linear", *where, *TINY)
-    assert outcome.code == 0, outcome.err
-    assert "image folder · linear" in outcome.out
 
 
 def test_an_edited_result_is_named_and_left_out_and_computed_again(command, capsys, caplog) -> None:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from models.mup import depth_factor
 from models.scaled_classifier import ScaledClassifier
 from tests.models.every_model import SCALED
 
@@ -40,7 +39,6 @@ def test_depth_slows_everything_down(name: str, parametrization: str) -> None:
     for model, depth in ((shallow, 1), (deep, 3)):
         factor = model.learning_rates()["readout.weight"]
         assert factor == pytest.approx((model.base_depth / depth) ** exponent)
-        assert factor == pytest.approx(depth_factor(model.base_depth, depth, exponent))
 
 
 @pytest.mark.parametrize("name", SCALED)

@@ -148,8 +148,6 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         (["sample_info.summaries.removed=[-0.1]"], "sample_info.summaries.removed[0]=-0.1: must be at least 0"),
         (["sample_info.summaries.removed=[0.5,0.2]"], "must increase"),
         (["sample_info.summaries.removed=[0.99]"], "leaves 1 of 60 examples"),
-        (["sample_info.summaries.draws=0"], "sample_info.summaries.draws=0: must be at least 1"),
-        (["sample_info.summaries.network=pruned"], "sample_info.summaries.network=pruned"),
         (["sample_info.summaries.model={depth: 2}"], "needs summaries.orders and summaries.network=trained"),
         (
             [*TRAINED, "sample_info.training.steps=converged"],
