@@ -172,8 +172,3 @@ def error_over_examples(
     if 0 in lengths or len(lengths) != 1:
         return None
     return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
-
-
-def loss_error(losses: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
-    """Return the standard error over test examples of the mean loss over seeds, bits; None where one is unknown."""
-    return error_over_examples(losses, {seed: np.zeros_like(bits) for seed, bits in losses.items()}, seeds)

@@ -77,13 +77,13 @@ def headline(result: "MdlResult") -> str:
 
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
-    """Print table and figure of the comparison, and write them to `directory`."""
+    """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
     from harness.job import Job
     from harness.result import MdlResult
-    from harness.results.arrange import arrange, by_setting
+    from harness.results.arrange import arrange
     from harness.results.columns import table_of
-    from harness.results.figures import draw_learning_curves
-    from harness.results.table import show_settings
+    from harness.results.figures import draw_each, draw_learning_curves
+    from harness.results.table import show_with_csv
 
     if len(results) == 1:
         (only,) = results
@@ -92,10 +92,9 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
             results = [control_result, only]
-    show_settings([*map(table_of, by_setting(results))], directory / "table.md")
-    compared = arrange(results)
-    path = draw_learning_curves(compared.panels, compared.colours, directory / "comparison.png")
-    print(f"figure: {path}")
+    comparisons = arrange(results)
+    show_with_csv([*map(table_of, comparisons)], directory / "table.md")
+    draw_each(draw_learning_curves, comparisons, directory / "comparison.png")
 
 
 COMMAND = cli.Command(

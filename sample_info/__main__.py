@@ -59,20 +59,20 @@ def headline(result: "InformationResult") -> str:
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
     from harness.figures import drawings
-    from harness.results.arrange import arrange
+    from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
     from sample_info.report.tables import relations, tables_of
 
-    comparison, problems = arrange(results), list[str]()
-    moved, alike = relations(comparison, problems.append)
-    show(tables_of(comparison, moved, alike), directory / "table.md")
+    comparisons, problems = arrange(results), list[str]()
+    moved, alike = relations(comparisons, problems.append)
+    show(tables_of(comparisons, moved, alike), directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
         from sample_info.report.figures import figures_of  # imports matplotlib
 
-        figures = drawings(figures_of(comparison, moved, alike), comparison.colours)
+        figures = drawings(figures_of(comparisons, moved, alike), colours_of(comparisons))
         drawn += [draw(directory / f"{name.replace(' ', '-')}.png") for name, draw in figures.items()]
     for path in drawn:
         print(f"figure: {path}")

@@ -21,7 +21,7 @@ from wandb_workspaces import expr
 
 from erasure.store.checked_files import write_text
 from harness.logger import ignore_local_settings
-from harness.results.arrange import by_setting
+from harness.results.arrange import arrange
 from harness.results.columns import table_of
 from harness.results.read import StoredRun, read_runs
 from harness.untrusted_runs import one_line
@@ -43,6 +43,7 @@ PANELS = {  # by the titles of their sections: titles and metrics
     ],
     "Erasure": [("gap between class covariances", "certificate/train/covariance_gap")],
 }
+COLUMNS = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "test_loss_bits_difference", "crossing")
 _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 
 
@@ -76,8 +77,8 @@ def build(runs: Sequence[StoredRun], entity: str, project: str) -> ws.Workspace:
     """Return a workspace about finished runs of `python -m mdl`."""
     sections = {name: [_panel(*panel) for panel in panels] for name, panels in PANELS.items()}
     sections["Erasure"].append(wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]))
-    for comparison in by_setting(runs):
-        table = table_of(comparison, ("bits", "difference", "loss", "gap", "below"))
+    for comparison in arrange(runs):
+        table = table_of(comparison, COLUMNS)
         sections[f"Differences to control, {table.title}"] = [wr.MarkdownPanel(table.markdown())]
     return ws.Workspace(
         entity=entity,

@@ -67,7 +67,7 @@ def _show(options: argparse.Namespace) -> int:
     table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
     figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")
-    write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
+    write_text(page, f"{table.markdown()}\n\n{table.caption()}\n")
     draw(spectra, figure)
     print(f"figure: {figure}\ntable: {page}")
     return 0
@@ -87,7 +87,7 @@ def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
         for (eraser, split), spectra_of_split in spectra.items()
         for s in spectra_of_split
     ]
-    return Table("spectrum", _GAPS_CAPTION if gaps else _CAPTION, headings, rows)
+    return Table("spectrum", [_GAPS_CAPTION if gaps else _CAPTION], headings, rows)
 
 
 def _shares(spectrum: OrderSpectrum) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conf.groups import keys
-from erasure.store.checked_files import save_tensors, sealed
+from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
 from harness.job import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import Result, as_json, result_of
@@ -104,6 +104,20 @@ def write_run(
         "\n".join(["n,seed,epoch,train_loss_bits,validation_loss_bits", *rows, ""])
     )
     return run
+
+
+def write_small_run(root: Path, eraser: str = "leace", **options: Any) -> Run:
+    """One run of the digits with two seeds; `options` of `write_run`."""
+    return write_run(root, dataset="digits", eraser=eraser, seeds=options.pop("seeds", (0, 1)), **options)
+
+
+def result_json(run: Run) -> dict[str, Any]:
+    return read_json(run.directory / "result.json")
+
+
+def edit_result(run: Run, **changes: Any) -> None:
+    """Change keys of a run's result.json, with a checksum that fits."""
+    write_json(run.directory / "result.json", result_json(run) | changes)
 
 
 def write_information_run(

@@ -41,7 +41,8 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     page, tables = (ROOT / "docs/study_details.md").read_text(), tmp_path / "tables"
     for name, precision in (("size-16-train_size-9976", 32), ("train_size-9976", 32), (ALL, 32), (ALL, 16)):
         kind = "bfloat16" if precision == 16 else "float32"  # LeNet's row of Table 16, one seed; the other rows
-        table = f"mdl-image_folder-{name}-train.precision-{kind}-normalize-zscore.csv"
+        folder = "cifar10" if name == ALL else "cifar10-small"
+        table = f"mdl-image_folder-{name}-train.precision-{kind}-root-{folder}-normalize-zscore.csv"
         for column in ("bits_per_label", "published_units"):
             if (name, column) != ("train_size-9976", "published_units"):  # widths, in bits
                 rows = csv.DictReader((tables / table).open())
@@ -52,11 +53,12 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
                     assert f"| {' ± '.join(numbers)} |".replace(" ± nan", "") in page, (name, column, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.svg"))
     small, whole = (
-        f"image_folder-size-16-train_size-{n}-train.precision-float32-normalize-zscore" for n in (9976, 48976)
+        f"image_folder-size-16-train_size-{n}-train.precision-float32-root-{folder}-normalize-zscore"
+        for n, folder in ((9976, "cifar10-small"), (48976, "cifar10"))
     )
     for block in (small, whole, "shuffled_image_folder-normalize-zscore"):
         rows = csv.DictReader((tables / f"train-{block}.csv").open())
-        losses = [float(row["final_loss_bits_mean"]) for row in rows if row["final_loss_bits_mean"]]
+        losses = [float(row["test_loss_bits_mean"]) for row in rows if row["test_loss_bits_mean"]]
         assert len(losses) >= 4
         assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []
     for name in (small, whole):

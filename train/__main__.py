@@ -39,23 +39,22 @@ def headline(result: "TrainResult") -> str:
 
 
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
-    """Print a table of final losses and draw the loss curves; write both to `directory`.
+    """Print tables of final losses and draw loss curves, one for each dataset and setting; write both to `directory`.
 
     Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
     """
-    from harness.results.arrange import arrange, by_setting
+    from harness.results.arrange import arrange
     from harness.results.columns import table_of
-    from harness.results.figures import draw_loss_curves
-    from harness.results.table import show_settings
+    from harness.results.figures import draw_each, draw_loss_curves
+    from harness.results.table import show_with_csv
     from train import learning_order
 
-    show_settings([*map(table_of, by_setting(results))], directory / "table.md")
-    compared = arrange(results)
-    path = draw_loss_curves(compared.panels, compared.colours, directory / "loss_curves.png")
-    print(f"figure: {path}")
-    if followed := [result for result in results if result.counterparts]:
-        show_settings([*map(learning_order.table_of, by_setting(followed))], directory / "learning_order.md")
-        print(f"figure: {learning_order.draw(arrange(followed), directory / 'learning_order.png')}")
+    comparisons = arrange(results)
+    show_with_csv([*map(table_of, comparisons)], directory / "table.md")
+    draw_each(draw_loss_curves, comparisons, directory / "loss_curves.png")
+    if followed := arrange([result for result in results if result.counterparts]):
+        show_with_csv([*map(learning_order.table_of, followed)], directory / "learning_order.md")
+        draw_each(learning_order.draw, followed, directory / "learning_order.png")
 
 
 COMMAND = cli.Command(

@@ -1,6 +1,6 @@
 """When networks learn what each counterpart shares with the images: table and figure (docs/learning_order.md)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from harness.figures import band, figure_at, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry
-from harness.results.columns import ERASER
+from harness.results.columns import WHO
+from harness.results.run_labels import Label
 from harness.results.statistics import deviation_over
 from harness.results.table import Column, Row, Table, spread, values, word
 
@@ -99,8 +100,7 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:
     for name, curves in samples.items():
         images = [losses for _, losses, _ in samples["data"]]
         yield {
-            "row": entry["model"],
-            "eraser": entry["eraser"],
+            **{part: entry[part] for part in ("dataset", "setting", "model", "eraser")},
             "sample": name,
             "of": len(curves),
             "learnt_step": [learnt_step(steps, losses) for steps, losses, _ in curves],
@@ -127,8 +127,7 @@ def _column(heading: str, name: str, form: str) -> Column:
 
 
 _COLUMNS = (
-    word("dataset · model", "row"),
-    ERASER,
+    *WHO,
     replace(word("sample", "sample"), text=lambda row: NAMES[row["sample"]]),
     _column("learnt", "learnt_step", ",.0f"),
     _column("beyond", "beyond_step", ",.0f"),
@@ -142,25 +141,26 @@ _COLUMNS = (
 def table_of(comparison: Comparison) -> Table:
     """Tabulate a row for each run and sample."""
     rows = [row for entry in comparison.entries for row in _rows(entry)]
-    over = deviation_over(row["of"] for row in rows)
-    caption = f"{_CAPTION} {over}." if over else _CAPTION
-    return Table.of("learning_order", _COLUMNS, rows, caption, title=comparison.setting)
+    caption = [_CAPTION, *deviation_over(row["of"] for row in rows)]
+    also = (word("dataset", "dataset"), word("setting", "setting"))
+    return Table.of("learning_order", _COLUMNS, rows, caption, also, comparison.title)
 
 
-def draw(comparison: Comparison, path: Path) -> Path:
+def draw(panels: Sequence[tuple[str, Sequence[Entry]]], colours: Mapping[Label, str], path: Path) -> Path:
     """Draw losses over optimiser steps, a row of panels per model and a column per eraser; dots: learnt, half-way."""
-    rows, erasers = comparison.rows, comparison.erasers
-    with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(rows) + 0.6) as figure:
-        axes = figure.subplots(len(rows), len(erasers), sharex=True, sharey=True, squeeze=False)
-        for (label, entries), along in zip(rows.items(), axes, strict=True):
-            for entry, ax in zip(entries, along, strict=True):
+    erasers = [eraser for eraser in colours if any(entry["eraser"] == eraser for _, of in panels for entry in of)]
+    with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(panels) + 0.6) as figure:
+        axes = figure.subplots(len(panels), len(erasers), sharex=True, sharey=True, squeeze=False)
+        for (title, entries), along in zip(panels, axes, strict=True):
+            for entry in entries:
+                ax = along[erasers.index(entry["eraser"])]
                 for name, curves in samples_of(entry).items():
                     _draw_losses(ax, name, curves)
-                ax.set_title(wrapped(f"{label.display}, {wrapped(entry['eraser'].display)}", 3.0), fontsize=10)
+                ax.set_title(wrapped(f"{title}, {wrapped(entry['eraser'].display)}", 3.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
             along[0].set_ylabel("loss (bits per label)")
-        every = (curve for entry in comparison.entries for curves in samples_of(entry).values() for curve in curves)
-        chance = max(losses[0] for _, losses, _ in every)
+        samples = (samples_of(entry) for _, entries in panels for entry in entries)
+        chance = max(losses[0] for of_entry in samples for curves in of_entry.values() for _, losses, _ in curves)
         axes[0, 0].set(xscale="symlog", ylim=(0, 2 * chance))
         axes[0, 0].set_xlim(left=0)
         for ax in axes[-1]:

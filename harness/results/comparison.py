@@ -80,19 +80,9 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
     corrected, rows = holm(raw), []
     for key, seeds in measured.groupby(by, sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
-        numbers = {
-            "seeds": len(seeds),
-            "mean": values.mean,
-            "std": values.std,
-            "difference": difference.mean,
-            "standard_error": difference.standard_error,
-            "p_value": raw.get(key, _UNKNOWN).p_value,
-            "p_holm": difference.p_value,
-            "significant": difference.significant,
-            "backfires": difference.below,
-            "error_over_examples": difference.test_error,
-        }
-        rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers})
+        numbers = {"seeds": len(seeds), "mean": values.mean, "std": values.std, **difference.record()}
+        uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
+        rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers, **uncorrected})
     floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN
     names = [name for name in map(str, measured) if not (name.startswith("certificate.") or name.endswith(".name"))]
     varied = [name for name in names if ("." in name or name == "train_size") and _varies(rows, name)]

@@ -5,7 +5,7 @@ Each draws panels, which are titles and entries (`harness.results.arrange`), wit
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from harness.figures import (
     size_axis,
     wrapped,
 )
-from harness.results.arrange import Entry, model_of
+from harness.results.arrange import Comparison, Entry, colours_of, model_of
 from harness.results.run_labels import Label, labels
 from harness.results.statistics import Difference, Spread, seeds_text, signed
 from harness.results.table import values
@@ -32,9 +32,17 @@ Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Entry]]
 
 
+def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
+    """Draw a figure of a sweep's only comparison to a path, or of each to that path with its name; print the paths."""
+    colours = colours_of(comparisons)
+    for one in comparisons:
+        to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.name}")
+        print(f"figure: {draw(one.panels, colours, to)}")
+
+
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
     """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
-    compares = any(entry["code_difference"] is not None for _, entries in shown for entry in entries)
+    compares = any(entry["bits_per_label_difference"] is not None for _, entries in shown for entry in entries)
     with figure_of_panels(path, len(shown) + compares) as (figure, axes):
         for (title, entries), ax in zip(shown, axes, strict=False):
             sizes: list[int] = []
@@ -49,7 +57,7 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
             chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
             size_axis(ax, sizes, most=5)
-            marks = _plateau_marks(entries, "published_on_plateau", "trainings")
+            marks = _plateau_marks(entries, "trainings_on_plateau", "trainings")
             ax.set_title("\n".join([wrapped(title, 4.0), *marks]))
             ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
         if compares:
@@ -68,9 +76,9 @@ def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> Non
     """Draw bars of paired differences to the control with their standard errors, grouped by row."""
     height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
     for i, (_, entries) in enumerate(shown):
-        compared = [entry for entry in entries if entry["code_difference"] is not None]
+        compared = [entry for entry in entries if entry["bits_per_label_difference"] is not None]
         for j, entry in enumerate(compared):
-            difference: Difference = entry["code_difference"]
+            difference: Difference = entry["bits_per_label_difference"]
             counts.add(difference.seeds)
             error = difference.standard_error or 0.0
             spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
@@ -111,7 +119,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
                 chance_line(ax, entropy[0], "label entropy")
             else:
                 chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
-            ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "loss_bits_on_plateau", "seeds")]))
+            ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "final_on_plateau", "seeds")]))
             ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
             epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
         shared_legend(figure, axes)
@@ -122,19 +130,19 @@ def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
     by_shared: dict[str, list[Entry]] = {}
     for entry in entries:
-        model = model_of(entry["runs"][0].config)
-        if isinstance(model.get(option), int) and model[option] > 0:
-            shared = {key: value for key, value in model.items() if key != option}
+        row = model_of(entry["runs"][0].config)
+        if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
+            shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
     several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
-    titles = labels([{"model": json.loads(shared)} for shared in several], ("model",))
+    titles = labels([*map(json.loads, several)], ("model",))
     return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
 
 
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
     """Draw codelengths and their increase over the control over a size; hollow where they are unsound."""
     measures = {"codelength ± std": _codelength}
-    if any(entry["code_difference"] for _, entries in shown for entry in entries):
+    if any(entry["bits_per_label_difference"] for _, entries in shown for entry in entries):
         measures["increase over control ± s.e."] = _increase
     drawn = [(*panel, measure) for panel in shown for measure in measures.items()]
     with figure_of_panels(path, len(drawn)) as (figure, axes):
@@ -168,10 +176,10 @@ def _codelength(entry: Entry) -> tuple[float, float] | None:
 
 
 def _increase(entry: Entry) -> tuple[float, float] | None:
-    difference = entry["code_difference"]
+    difference = entry["bits_per_label_difference"]
     return None if difference is None else (difference.mean, difference.standard_error or 0.0)
 
 
 def is_sound(entry: Entry) -> bool:
     """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
-    return not entry["incomplete"] and not entry["bits_per_sample_on_plateau"]
+    return not entry["incomplete"] and not entry["coding_on_plateau"]

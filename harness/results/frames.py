@@ -29,7 +29,7 @@ RUNS = (
     "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy", "train_loss_bits",
     "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch", "label_entropy_bits",
     "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained", "f_si_nats", "si_nats",
-    "si_sgd_nats",
+    "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth", "largest_over_median", "left_out_accuracy",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
@@ -208,8 +208,14 @@ def _counts(result: TrainedResult) -> dict[str, list[Any]]:
 def _information(result: Result) -> dict[str, list[Any]]:
     assert isinstance(result, InformationResult)
     scores = {name: result.information[name] for name in RUNS if name in result.information}
-    means = {name: [summary.mean_nats for summary in of_seeds] for name, of_seeds in scores.items()}
-    return means | {"accuracy": result.network.test_accuracy}
+    f_si = scores["f_si_nats"]
+    return {name: [one.mean_nats for one in of_seeds] for name, of_seeds in scores.items()} | {
+        "f_si_nats_median": [one.median_nats for one in f_si],
+        "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],  # of scores that are all zero
+        "largest_over_median": [one.largest_nats / one.median_nats if one.median_nats else None for one in f_si],
+        "accuracy": result.network.test_accuracy,
+        "left_out_accuracy": result.network.left_out_accuracy,
+    }
 
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:

@@ -184,10 +184,8 @@ def _unfinished(directory: Path) -> StoredRun:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):
         state = "unfinished"
-    command = command_of(config)
-    shown = "not shown" if command == INFORMATION else "shown as incomplete"
-    remarks = [f"no result.json: {state}, {shown}"]
-    return StoredRun(directory.name, directory, config, command, config["seeds"], None, state, remarks)
+    remarks = [f"no result.json: {state}, shown as incomplete"]
+    return StoredRun(directory.name, directory, config, command_of(config), config["seeds"], None, state, remarks)
 
 
 def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:

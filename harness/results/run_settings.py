@@ -1,6 +1,7 @@
 """Options of runs that are compared: the setting that a table has, and what makes a row of it."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from conf import Options
@@ -48,18 +49,22 @@ def flatten(value: Any, prefix: str = "") -> Options:
 
 
 def comparable(config: Options) -> Options:
-    """Return a configuration without the options that say how and where: what is left makes a row."""
+    """Return a configuration without the options that say how and where: what is left makes a row.
+
+    Of an image folder's path the last part is left, which says what is in it: cifar10 of /home/me/data/cifar10.
+    """
     counted = identifying(config)
-    return counted | {"dataset": without(counted["dataset"], ("root",))}
+    return counted | {"dataset": _without_paths(counted["dataset"])}
 
 
-def without(section: Options, options: Sequence[str]) -> Options:
-    """Return a section without some options, of it and of those within it."""
-    return {
-        key: without(value, options) if isinstance(value, dict) else value
-        for key, value in section.items()
-        if key not in options
+def _without_paths(dataset: Options) -> Options:
+    others = {
+        key: _without_paths(value) if isinstance(value, dict) else value
+        for key, value in dataset.items()
+        if key != "root"
     }
+    is_folder = dataset.get("name") == "image_folder" and "root" in dataset
+    return others | ({"root": Path(str(dataset["root"])).name} if is_folder else {})
 
 
 def whole(value: Any) -> Any:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,12 @@ def seeds_text(count: int) -> str:
     return "one seed" if count == 1 else f"{count} seeds"
 
 
-def deviation_over(counts: Iterable[int]) -> str:
+def deviation_over(counts: Iterable[int]) -> list[str]:
     """Say of how many seeds the standard deviations of a table are; nothing if every run has one seed."""
-    several = sorted({*counts} - {1})
+    several = sorted({*counts} - {0, 1})
     if not several:
-        return ""
-    return f"±: standard deviation over {' or '.join([*map(str, several[:-1]), seeds_text(several[-1])])}"
+        return []
+    return [f"±: standard deviation over {' or '.join([*map(str, several[:-1]), seeds_text(several[-1])])}."]
 
 
 def signed(value: float) -> str:
@@ -80,6 +80,17 @@ class Difference:
     def below(self) -> bool:
         """Significantly below the control."""
         return self.significant and self.mean < 0
+
+    def record(self) -> dict[str, Any]:
+        """Return the numbers of CSV and of `harness.results.compare`, by name."""
+        return {
+            "difference": self.mean,
+            "standard_error": self.standard_error,
+            "p_holm": self.p_value,
+            "significant": self.significant,
+            "backfires": self.below,
+            "error_over_examples": self.test_error,
+        }
 
     def __str__(self) -> str:
         """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""

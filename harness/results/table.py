@@ -3,8 +3,10 @@
 import html
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 
 Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
+OverSeeds = Callable[[Sequence[Any]], Any]
 Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
 
+COMMON = "In several tables"  # heading of the notes that they share
 _LONGEST_NAME = 150  # characters
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
@@ -36,13 +40,15 @@ class Column:
         heading: the text above the column.
         text: a function that returns the cell of a row.
         record: a function that returns what CSV has of a row; its first number orders the rows.
-        meaning: a sentence for the caption; empty where the heading suffices.
+        meaning: a sentence for the notes; empty where the heading suffices.
+        name: what `--columns` calls it, and `Results.runs` where that has it; of several numbers, how theirs begin.
     """
 
     heading: str
     text: Callable[[Row], str] = lambda _: ""
     record: Callable[[Row], Record] = lambda _: {}
     meaning: str = ""
+    name: str = ""
 
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None where it is ordered by its text."""
@@ -56,21 +62,17 @@ def values(row: Row, name: str) -> list[Any]:
     return [one for one in (value if isinstance(value, list) else [value]) if not (one is None or one != one)]
 
 
-def first(known: Sequence[Any]) -> Any:
-    return known[0]
-
-
 def word(heading: str, name: str) -> Column:
     """Return a column of labels or names, which CSV has as the command line has them."""
 
     def text(row: Row) -> str:
         return row[name].display if isinstance(row[name], Label) else display_name(row[name])
 
-    return Column(heading, text, lambda row: {name: row[name]})
+    return Column(heading, text, lambda row: {name: row[name]}, name=name)
 
 
 def number(
-    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: Callable[[Sequence], Any] = first
+    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: OverSeeds = itemgetter(0)
 ) -> Column:
     """Return a column of numbers, `scale` times what CSV has; `over` makes one of those of several seeds."""
 
@@ -82,11 +84,11 @@ def number(
         value = record(row)[name]
         return "" if value is None else format(value if scale == 1 else scale * value, form)
 
-    return Column(heading, text, record, meaning)
+    return Column(heading, text, record, meaning, name)
 
 
-def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1, csv: str = "") -> Column:
-    """Return a column of mean ± standard deviation over seeds; CSV has `csv`_mean and _std, not scaled."""
+def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
+    """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
 
     def text(row: Row) -> str:
         known = values(row, name)
@@ -97,7 +99,7 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
             over = Spread(round(scale * over.mean, 10), None if over.std is None else round(scale * over.std, 10))
         return format(over, form)
 
-    return Column(heading, text, lambda row: spread_record(csv or name, values(row, name)), meaning)
+    return Column(heading, text, lambda row: spread_record(name, values(row, name)), meaning, name)
 
 
 def spread_record(name: str, known: Sequence[float]) -> Record:
@@ -112,7 +114,7 @@ class Table:
 
     Attributes:
         name: the name of its files and its label in LaTeX.
-        caption: the text below the table.
+        notes: sentences below the table.
         headings: the text above each column.
         rows: cells as text.
         columns: the columns, where the table was made from a frame.
@@ -122,7 +124,7 @@ class Table:
     """
 
     name: str
-    caption: str
+    notes: Sequence[str]
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     columns: Sequence[Column] = ()
@@ -136,18 +138,23 @@ class Table:
         name: str,
         columns: Sequence[Column],
         frame: Sequence[Row],
-        caption: str = "",
+        notes: Sequence[str] = (),
         also: Sequence[Column] = (),
         title: str = "",
     ) -> "Table":
         """Make a table with a row per row of a frame; CSV has the columns `also` before those shown."""
         rows = [[column.text(row) for column in columns] for row in frame]
         records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in frame]
+        meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
         headings = [column.heading for column in columns]
-        return cls(name, caption_of(columns, caption), headings, rows, columns, frame, records, title)
+        return cls(name, [*meanings, *notes], headings, rows, columns, frame, records, title)
 
-    def show(self, title: str = "") -> None:
-        """Print it on stdout, below its title or another."""
+    def caption(self, without: Sequence[str] = ()) -> str:
+        """Return the notes, but for some, as one text."""
+        return " ".join(note for note in self.notes if note not in without)
+
+    def show(self, title: str = "", without: Sequence[str] = ()) -> None:
+        """Print it on stdout, below its title or another, and its notes but for some."""
         table = RichTable(*self.headings, box=box.SIMPLE_HEAD, pad_edge=False, title=title or self.title)
         table.title_justify = "left"
         for column in table.columns:
@@ -156,7 +163,7 @@ class Table:
             table.add_row(*row)
         output = console(min_width=sum(max(map(len, each)) + 3 for each in zip(self.headings, *self.rows, strict=True)))
         output.print(table)
-        output.print(self.caption, style="dim", highlight=False)
+        output.print(self.caption(without), style="dim", highlight=False)
 
     def markdown(self) -> str:
         """Return it without its caption."""
@@ -168,19 +175,13 @@ class Table:
         import pandas as pd
 
         cells = pd.DataFrame([map(tex, row) for row in self.rows], columns=[tex(heading) for heading in self.headings])
-        long, caption = len(self.rows) > _LONG, tex(". ".join(filter(None, [self.title, self.caption])))
+        long, caption = len(self.rows) > _LONG, tex(". ".join(filter(None, [self.title, self.caption()])))
         text = cells.to_latex(index=False, longtable=long, caption=caption, label=f"tab:{self.name}")
         begin, end = r"\begin{tabular}", r"\end{tabular}"
         return text.replace(begin, f"{_SHRUNK}{{%\n{begin}").replace(end, f"{end}}}")
 
     def csv(self) -> str:
         return csv_of(self.records)
-
-
-def caption_of(columns: Sequence[Column], more: str = "") -> str:
-    """Return the meanings of columns, and `more`."""
-    meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
-    return " ".join([*meanings, *([more] if more else [])])
 
 
 def csv_of(records: Sequence[Row]) -> str:
@@ -206,23 +207,33 @@ def file_name(text: str) -> str:
     return words if whole else f"{words[:_LONGEST_NAME]}-{fingerprint(text, 8)}"
 
 
+def common_notes(tables: Sequence[Table]) -> list[str]:
+    """Return the notes of several tables, which are shown once."""
+    counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
+    return [note for note, count in counts.items() if count > 1]
+
+
 def markdown_of(tables: Sequence[Table]) -> str:
-    """Return tables, each below its title and above its caption."""
-    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption))]
-    return "\n\n".join([*parts, ""])
+    """Return tables, each below its title and above its notes, and last the notes of several."""
+    common = common_notes(tables)
+    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption(common)))]
+    last = [f"## {COMMON}", markdown(" ".join(common))] if common else []
+    return "\n\n".join([*filter(None, [*parts, *last]), ""])
 
 
 def show(tables: Sequence[Table], path: Path) -> None:
     """Print tables, and write them to `path` as printed."""
+    common = common_notes(tables)
     for table in tables:
-        table.show()
+        table.show(without=common)
+    if common:
+        console().print(f"{COMMON}: {' '.join(common)}", style="dim", highlight=False)
     write_text(path, markdown_of(tables))
     print(f"tables: {path}")
 
 
-def show_settings(tables: Sequence[Table], path: Path) -> None:
-    """Print and write the tables of several settings, and a CSV of them all with every column unrounded."""
+def show_with_csv(tables: Sequence[Table], path: Path) -> None:
+    """Print and write tables of the same columns, and a CSV of them all with every column unrounded."""
     show(tables, path)
-    records = [{"setting": table.title, **record} for table in tables for record in table.records]
-    write_text(path.with_suffix(".csv"), csv_of(records))
+    write_text(path.with_suffix(".csv"), csv_of([record for table in tables for record in table.records]))
     print(f"every column: {path.with_suffix('.csv')}")

@@ -113,12 +113,12 @@ SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configur
 
 
 def figures_of(
-    comparison: Comparison, moved: Sequence[Row], alike: Sequence[Row]
+    comparisons: Sequence[Comparison], moved: Sequence[Row], alike: Sequence[Row]
 ) -> dict[str, tuple[Callable[..., Path], Sequence[Any]]]:
     """Return figures of runs by name: a function that draws panels with the erasers' colours to a path, and panels."""
     summaries = [
-        (f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
-        for row, eraser, result in information(comparison)
+        (_title(entry, "dataset", "model", "eraser"), result.config, result.eraser_fit, result.summaries)
+        for entry, result in information(comparisons)
         if result.summaries is not None
     ]
     groups = [[*group] for _, group in groupby(alike, key=lambda row: row["group"])]
@@ -127,6 +127,10 @@ def figures_of(
         "movement": (draw_movement, moved),
         "summaries": (draw_summaries, summaries),
     }
+
+
+def _title(row: Row, *parts: str) -> str:
+    return " · ".join(row[part].display for part in parts)
 
 
 def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
@@ -159,7 +163,7 @@ def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path
             ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"
             before, after = (wrapped(movement[end].display) for end in ("from", "to"))
-            title = wrapped(movement["dataset_model"].display) + rank
+            title = wrapped(_title(movement, "dataset", "model")) + rank
             ax.set(title=title, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
             ax.set(xscale="log", yscale="log")
     return path
@@ -186,6 +190,6 @@ def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path:
             names = [f"{wrapped(run.display)}  {i + 1}" for i, run in enumerate(of_group)]
             ax.set_yticks(range(len(of_group)), names)
             ax.grid(visible=False)
-            ax.set_title(wrapped(group[0]["eraser"].display), fontsize=10)
+            ax.set_title(wrapped(_title(group[0], "dataset", "eraser")), fontsize=10)
         figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return path

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from erasure.store.checked_files import digest, fingerprint
+from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
 from harness.example_bits import Stored, read_stored
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
-from harness.results.arrange import Comparison
-from harness.results.columns import ERASER, SEEDS, seeds_of
+from harness.results.arrange import Comparison, Entry
+from harness.results.columns import SEEDS, WHO, seeds_of
 from harness.results.read import Note
 from harness.results.run_labels import Label
-from harness.results.run_settings import comparable, flatten
+from harness.results.run_settings import flatten
 from harness.results.statistics import deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, spread_record, values, word
 from harness.sample_info_fields import SummaryCurves
@@ -35,11 +35,11 @@ MAX_RUNS = 30  # of which the agreement is shown
 Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
 
 
-def relations(comparison: Comparison, note: Note) -> tuple[list[Row], list[Row]]:
+def relations(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
     """Return how stored scores move between erasers and agree between networks; note files that are left out."""
-    runs = [run for entry in comparison.entries for run in entry["runs"]]
+    runs = [run for one in comparisons for entry in one.entries for run in entry["runs"]]
     scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
-    return movements(comparison, scores), agreements(comparison, scores, note)
+    return movements(comparisons, scores), agreements(comparisons, scores, note)
 
 
 def read_scores(directory: Path, note: Note, seeds: Sequence[int] | None = None) -> Stored | None:
@@ -54,19 +54,20 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int] | None = None)
     return stored
 
 
-def movements(comparison: Comparison, scores: Scores) -> list[Row]:
+def movements(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
         Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
     """
     moved = []
-    for model, entries in comparison.rows.items():
-        scored = [(entry["eraser"], scores[entry["runs"][0].id]) for entry in entries if entry["runs"]]
+    for entries in (entries for one in comparisons for _, entries in one.panels):
+        scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
         for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
-                labels = {"dataset_model": model, "from": before, "to": after}
-                moved.append({**labels, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
+                about = {"dataset": before["dataset"], "model": before["model"]}
+                about |= {"from": before["eraser"], "to": after["eraser"]}
+                moved.append({**about, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
     return moved
 
 
@@ -84,17 +85,17 @@ def movement(first: Tensor, second: Tensor) -> Row:
     }
 
 
-def information(comparison: Comparison) -> list[tuple[Label, Label, InformationResult]]:
-    """Return dataset and model, eraser and result of every run."""
-    runs = [(entry, run.result) for entry in comparison.entries for run in entry["runs"]]
-    return [(entry["model"], entry["eraser"], one) for entry, one in runs if isinstance(one, InformationResult)]
+def information(comparisons: Sequence[Comparison]) -> list[tuple[Entry, InformationResult]]:
+    """Return the result of every run, and its entry."""
+    runs = [(entry, run.result) for one in comparisons for entry in one.entries for run in entry["runs"]]
+    return [(entry, one) for entry, one in runs if isinstance(one, InformationResult)]
 
 
-def agreements(comparison: Comparison, scores: Scores, note: Note) -> list[Row]:
+def agreements(comparisons: Sequence[Comparison], scores: Scores, note: Note) -> list[Row]:
     """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
 
     Args:
-        comparison: the runs.
+        comparisons: the runs.
         scores: by run id.
         note: called with a line on what is left out: there may be thousands of runs.
 
@@ -103,21 +104,22 @@ def agreements(comparison: Comparison, scores: Scores, note: Note) -> list[Row]:
         eraser and examples; labels; Pearson's correlation, mean over seeds.
     """
     groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
-    for row, eraser, result in information(comparison):
+    for entry, result in information(comparisons):
         if (stored := scores[result.run_id]) is not None:
-            dataset = fingerprint(comparable(result.config)["dataset"])
-            examples = dataset, *(digest(stored.tensors[name]) for name in ("index", "given_label"))
+            examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
             f_si = dict(zip(result.seeds, stored.tensors["f_si_nats"].double(), strict=True))
-            groups.setdefault((eraser, *examples), []).append((row, f_si))
+            group = entry["dataset"], entry["eraser"], *examples
+            groups.setdefault(group, []).append((entry["model"], f_si))
     rows = []
-    for group, ((eraser, *_), runs) in enumerate(groups.items()):
+    for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
         if len(runs) > MAX_RUNS:
-            note(f"agreement of {len(runs):,} runs ({eraser}, {runs[0][0]}, …): left out, being more than {MAX_RUNS}")
+            about = f"{dataset}, {eraser}, {runs[0][0]}, …"
+            note(f"agreement of {len(runs):,} runs ({about}): left out, being more than {MAX_RUNS}")
         for (run, a), (other, b) in combinations_with_replacement(runs, 2) if 1 < len(runs) <= MAX_RUNS else ():
             pairs = combinations(a.values(), 2) if a is b else ((a[seed], b[seed]) for seed in a if seed in b)
             if known := [value for pair in pairs if (value := pearson(*pair)) is not None]:
-                labels = {"group": group, "eraser": eraser, "run": run, "another_run": other}
-                rows.append({**labels, "pearson": mean(known)})
+                about = {"group": group, "dataset": dataset, "eraser": eraser, "run": run, "another_run": other}
+                rows.append({**about, "pearson": mean(known)})
     return rows
 
 
@@ -151,37 +153,27 @@ _FITS = {
 }
 
 
-def _runs_row(result: InformationResult) -> Row:
-    f_si, network = result.information["f_si_nats"], result.network
-    ratios = [one.median_nats and one.largest_nats / one.median_nats for one in f_si]  # 0 where a median is 0
-    return {
-        "classes": _classes(result),
-        **{name: [one.mean_nats for one in of_seeds] for name, of_seeds in result.information.items()},
-        "f_si_nats_median": [one.median_nats for one in f_si],
-        "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],
-        "largest_over_median": ratios if all(ratios) else None,
-        "test_accuracy": network.test_accuracy,
-        "left_out_accuracy": network.left_out_accuracy,
-        "between_seeds": (result.between_seeds or {}).get("pearson"),
-        "eraser_fit": result.eraser_fit,
-    }
-
-
-def _classes(result: InformationResult) -> str:
+def _classes(entry: Row) -> str:
+    """Return which classes are scored; empty of a run that has not finished."""
+    if not entry["runs"]:
+        return ""
+    result = entry["runs"][0].result
     classes = result.config["sample_info"].get("classes", "all")
     if not isinstance(classes, list):
         return f"{classes} {result.num_classes}"
     return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
 
 
-def _notes(row: Row) -> str:
-    """Return notes: what the eraser was fitted on, correlation between seeds, the score with SGD's noise."""
-    notes = eraser_note(row["eraser_fit"])
-    if row["between_seeds"] is not None:
-        notes.append(f"between seeds: r = {row['between_seeds']:.2f}")
-    if sgd := values(row, "si_sgd_nats"):
+def _notes(entry: Row) -> str:
+    """Return notes: what is missing, what the eraser was fitted on, correlation between seeds, the score with SGD."""
+    notes = [f"†{entry['incomplete']}"] if entry["incomplete"] else []
+    for result in (run.result for run in entry["runs"]):
+        notes += eraser_note(result.eraser_fit)
+        if (correlation := (result.between_seeds or {}).get("pearson")) is not None:
+            notes.append(f"between seeds: r = {correlation:.2f}")
+    if sgd := values(entry, "si_sgd_nats"):
         notes.append(f"SI with SGD's noise {mean(sgd):.2e}")
-    return "; ".join(notes)
+    return "; ".join(dict.fromkeys(notes))
 
 
 def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
@@ -190,8 +182,11 @@ def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
-def _together(heading: str, form: str, record: Callable[[Row], Record]) -> Column:
-    """Return a column of numbers that are read together; empty where one is not known."""
+def _together(heading: str, form: str, *columns: Column) -> Column:
+    """Return columns of numbers that are read together as one; empty where one is not known."""
+
+    def record(row: Row) -> Record:
+        return {name: value for column in columns for name, value in column.record(row).items()}
 
     def text(row: Row) -> str:
         numbers = record(row).values()
@@ -200,28 +195,17 @@ def _together(heading: str, form: str, record: Callable[[Row], Record]) -> Colum
     return Column(heading, text, record)
 
 
-def _range(heading: str, form: str, over: Mapping[str, Callable[[Sequence[Any]], Any]]) -> Column:
-    """Return a column of a middle, the least and the most, by name the function of the values of the seeds."""
-
-    def record(row: Row) -> Record:
-        return {name: of_seeds(values(row, name)) if values(row, name) else None for name, of_seeds in over.items()}
-
-    return _together(heading, f"{{:{form}}} ({{:{form}}} to {{:{form}}})", record)
-
-
 def _ratio(heading: str, name: str) -> Column:
     """Return a column of ratios over examples: their median, mean over seeds, the least and the largest."""
-    return _range(heading, ".3g", {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max})
+    over = {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max}
+    numbers = (number("", each, "", over=of_seeds) for each, of_seeds in over.items())
+    return _together(heading, "{:.3g} ({:.3g} to {:.3g})", *numbers)
 
 
 def _count(heading: str, name: str, of: Callable[[Row], int]) -> Column:
     """Return a column of scores counted over seeds, and of how many."""
-
-    def record(row: Row) -> Record:
-        known = values(row, name)
-        return {name: sum(known) if known else None, f"{name}_of": of(row) if known else None}
-
-    return _together(heading, "{:,} of {:,}", record)
+    all_scores = Column("", record=lambda row: {f"{name}_of": of(row) if values(row, name) else None})
+    return _together(heading, "{:,} of {:,}", number("", name, "", over=sum), all_scores)
 
 
 def _doubted(row: Row) -> int:
@@ -233,25 +217,28 @@ _EXAMPLE = (
 )
 _ACCURACY, _LEFT_OUT = "of the linearised network, on test examples", "on each example, trained without it"
 _TOP = "the share of all F-SI that the most informative tenth has"
-WHO = word("dataset · model", "dataset_model"), ERASER
-RUN = Column("", record=lambda row: {"run_id": row["run_id"], "seeds": seeds_of(row)})  # in CSV alone
+DATASET = word("dataset", "dataset")
+RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
 RUNS = (
-    word("classes", "classes"),
+    Column("classes", _classes, lambda entry: {"classes": _classes(entry)}),
     SEEDS,
-    number("n", "examples", ","),
+    number("n", "train_size", ","),
     spread("F-SI, mean", "f_si_nats", ".2e", _EXAMPLE),
     number("median", "f_si_nats_median", ".2e", over=mean),
     number("top tenth", "share_of_top_tenth", ".0%", _TOP, over=mean),
     number("largest / median", "largest_over_median", ",.0f", over=mean),
     spread("SI, mean", "si_nats", ".2e", "what it tells the weights"),
-    number("accuracy", "test_accuracy", ".1%", _ACCURACY, over=mean),
+    number("accuracy", "accuracy", ".1%", _ACCURACY, over=mean),
     number("left out", "left_out_accuracy", ".1%", _LEFT_OUT, over=mean),
-    Column("notes", _notes, lambda row: spread_record("si_sgd_nats", values(row, "si_sgd_nats"))),
+    Column("notes", _notes, lambda entry: spread_record("si_sgd_nats", values(entry, "si_sgd_nats"))),
 )
 GROUPS = (
     word("group", "group"),
     number("examples", "examples", ","),
-    spread("F-SI, mean", "mean_nats", ".2e", csv="f_si_nats"),
+    replace(
+        spread("F-SI, mean", "mean_nats", ".2e"),
+        record=lambda row: spread_record("f_si_nats", values(row, "mean_nats")),
+    ),
     spread("AUROC, F-SI", "auroc", ".3f"),
     spread("AUROC, SI", "auroc_si", ".3f"),
 )
@@ -267,20 +254,25 @@ REFERENCES = (
 )
 ATTRIBUTION = (
     word("method", "method"),
-    _range("datamodeling score", ".3f", {f"datamodeling_{end}": mean for end in ("mean", "low", "high")}),
+    _together(
+        "datamodeling score",
+        "{:.3f} ({:.3f} to {:.3f})",
+        *(number("", f"datamodeling_{end}", "", over=mean) for end in ("mean", "low", "high")),
+    ),
     spread("leave-one-out r", "leave_one_out", ".3f"),
     spread("AUROC, wrong labels", "auroc", ".3f"),
 )
 ESTIMATES = (
     replace(word("score", "score"), text=lambda row: SCORES.get(row["score"]) or row["score"]),
-    _count("within a factor of 2, by the estimate", "believable", lambda row: row["examples"] * seeds_of(row)),
+    _count("within a factor of 2, by the estimate", "believable", lambda row: row["train_size"] * seeds_of(row)),
     spread("rank correlation", "spearman", ".3f"),
     _count("believed, and truly within", "rightly_believed", lambda row: sum(values(row, "believed"))),
     _count("doubted, and truly not", "rightly_doubted", _doubted),
 )
 _STILL = "the share of the first's most informative tenth that is in the second's"
 MOVEMENTS = (
-    WHO[0],
+    DATASET,
+    word("model", "model"),
     word("from", "from"),
     word("to", "to"),
     number("rank correlation", "spearman", ".3f", "Spearman's"),
@@ -288,6 +280,7 @@ MOVEMENTS = (
     number("still in the top tenth", "top_tenth_overlap", ".0%", _STILL),
 )
 AGREEMENT = (
+    DATASET,
     word("eraser", "eraser"),
     word("run", "run"),
     word("another run", "another_run"),
@@ -295,42 +288,56 @@ AGREEMENT = (
 )
 
 
-def tables_of(comparison: Comparison, movements: Sequence[Row] = (), agreements: Sequence[Row] = ()) -> list[Table]:
+def tables_of(
+    comparisons: Sequence[Comparison], movements: Sequence[Row] = (), agreements: Sequence[Row] = ()
+) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
-    runs = information(comparison)
+    runs = information(comparisons)
 
-    def table(
-        kind: str, title: str, columns: Sequence[Column], caption: str, rows: Callable[[Any], Sequence[Row]]
-    ) -> Table:
-        frame = [
-            {"dataset_model": model, "eraser": eraser, "run_id": result.run_id, "seed": result.seeds}
-            | {"examples": result.train_size, **row}
-            for model, eraser, result in runs
+    def table(kind: str, title: str, columns: Sequence[Column], caption: str, frame: Sequence[Row]) -> Table:
+        over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
+        shown = [DATASET, *WHO, *columns]
+        return Table.of(f"sample-info-{kind}", shown, frame, [caption, *over], [RUN], f"sample_info: {title}")
+
+    def parts(rows: Callable[[InformationResult], Sequence[Row]]) -> list[Row]:
+        """Return a row for each part of a run."""
+        return [
+            {**{name: entry[name] for name in ("dataset", "model", "eraser")}, "run_id": result.run_id}
+            | {"seed": result.seeds, "train_size": result.train_size, **row}
+            for entry, result in runs
             for row in rows(result)
         ]
-        over = "" if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
-        whole = " ".join([caption, *([f"{over}."] if over else [])])
-        return Table.of(f"sample-info-{kind}", [*WHO, *columns], frame, whole, [RUN], title)
 
-    def by_name(field: str, name: str) -> Callable[[Any], list[Row]]:
+    def by_name(field: str, name: str) -> list[Row]:
         """Return a row for each part in a field of a result."""
-        return lambda result: [
-            {name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
-            for key, part in (getattr(result, field) or {}).items()
-        ]
+        return parts(
+            lambda result: [
+                {name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
+                for key, part in (getattr(result, field) or {}).items()
+            ]
+        )
 
-    orders = dict.fromkeys(order for *_, result in runs if result.summaries for order in result.summaries.accuracy)
-    summaries = [word("accuracy", "accuracy"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
+    orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
+    summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
     judged, moved = "Attribution methods judged by retraining", "F-SI example by example, mean over seeds."
+    entries = [entry for one in comparisons for entry in one.entries]
     tables = [
-        table("runs", "Runs", RUNS, "docs/sample_info.md.", lambda result: [_runs_row(result)]),
+        table("runs", "Runs", RUNS, "docs/sample_info.md.", entries),
         table("references", "Scores and references", REFERENCES, _REFERENCES, by_name("references", "compared")),
         table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, by_name("error_estimates", "score")),
         table("attribution", judged, ATTRIBUTION, _ATTRIBUTION, by_name("attribution", "method")),
-        Table.of("sample-info-movement", MOVEMENTS, movements, moved, title="How scores move between erasers"),
+        Table.of(
+            "sample-info-movement", MOVEMENTS, movements, [moved], title="sample_info: How scores move between erasers"
+        ),
         table("groups", "Subgroups of examples", GROUPS, _AUROC, by_name("groups", "group")),
-        Table.of("sample-info-agreement", AGREEMENT, agreements, _AGREEMENT, title="Agreement between networks"),
-        table("summaries", "Summaries", summaries, _SUMMARIES, _summary_rows),
+        Table.of(
+            "sample-info-agreement",
+            AGREEMENT,
+            agreements,
+            [_AGREEMENT],
+            title="sample_info: Agreement between networks",
+        ),
+        table("summaries", "Summaries", summaries, _SUMMARIES, parts(_summary_rows)),
     ]
     return [table for table in tables if table.rows]
 
@@ -339,7 +346,7 @@ def _summary_rows(result: InformationResult) -> list[Row]:
     """Return a row per fraction removed: the accuracy of every order, and whether a class has no example left."""
     summaries = result.summaries
     return [] if summaries is None else [
-        {"accuracy": accuracy_of(result), "removed": removed}
+        {"whose": accuracy_of(result), "removed": removed}
         | {order: [curve[i] for curve in curves] for order, curves in trials(summaries).items()}
         | {
             f"{order}_lacks_classes": min(left[i] for left in lefts) < result.num_classes

@@ -64,7 +64,7 @@ def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
         numbers = (seconds, seconds and seconds / first[row.what], peak, floor, seconds and floor and seconds / floor)
         lines.append([row.what, row.who, *map(shown, numbers), row.note])
     headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "note")
-    Table("benchmark", "", headings, lines).show(title)
+    Table("benchmark", (), headings, lines).show(title)
     if chosen.json:
         about = {key: str(value) for key, value in vars(chosen).items()}
         saved = {"title": title, "options": about, "rows": [asdict(row) for row in rows]}

@@ -101,7 +101,7 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
             rows.append([network.replace("model.", ""), size, f"{products:,}", *times, rule])
     headings = ("network", "image", "multiply-adds", "in one network, ms", "one after another, ms", "ratio", "rule")
     caption = f"A step of {seeds} seeds, the fastest of {_ROUNDS} rounds. Ratio: above 1 where one network is faster."
-    return Table("stacking", caption, headings, rows)
+    return Table("stacking", [caption], headings, rows)
 
 
 def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: float) -> float:

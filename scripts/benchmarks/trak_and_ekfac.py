@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     rows = study.evaluate_methods(asked.dampings, asked.projections)
-    table = Table("attribution", "", HEADINGS, [_text(row) for row in rows])
+    table = Table("attribution", (), HEADINGS, [_text(row) for row in rows])
     table.show(study.title)
     if asked.out:
         write_text(asked.out, f"{study.title}\n\n{table.markdown()}\n")

@@ -2,24 +2,23 @@
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
-python -m scripts.report runs/ --columns bits,excess_bits,loss   # in this order; all: every one there is
+python -m scripts.report runs/ --columns bits_per_label,excess_bits   # in this order; all: every one there is
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
-from harness.figures import drawings, eraser_colours
-from harness.results.arrange import Comparison, arrange, by_dataset, comparable, label_order
+from harness.figures import drawings
+from harness.results.arrange import Comparison, Entry, arrange, colours_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import draw_learning_curves, draw_loss_curves, draw_scaling, scaling_panels
-from harness.results.read import INFORMATION, Reading, read_runs
+from harness.results.read import INFORMATION, Reading, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.untrusted_runs import one_line
 from sample_info.report.figures import figures_of
@@ -70,15 +69,16 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
             print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
-        comparisons = sorted(by_dataset(reading), key=lambda one: (one.command != "mdl", -len(one.run)))
-        scored = [run for run in reading.finished if run.command == INFORMATION]
-        scored = [replace(run, config=comparable(run.config)) for run in scored]
-        scores = arrange(scored, reading.problems.append)
-        erasers = {eraser for one in [*comparisons, scores] for eraser in one.erasers}
-        colours = eraser_colours(sorted(erasers, key=label_order))
+        comparisons = arrange(reading.runs, reading.problems.append)
+        colours = colours_of(comparisons)
         display.update(0.5, "tables")
-        sections = [_section(one, chosen, colours) for one in comparisons]
-        sections += _information_sections(scores, reading, colours)
+        scored = [one for one in comparisons if one.command == INFORMATION]
+        trained = [one for one in comparisons if one.command != INFORMATION]
+        sections = [
+            _section(one, chosen, colours)
+            for one in sorted(trained, key=lambda one: (one.command != "mdl", -len(one.finished)))
+        ]
+        sections += _information_sections(scored, reading, colours)
         tables = write_tables(sections, out)
         draw_figures(sections, out, reading.problems.append, _shown(display, "figure", 0.6, 0.35))
         problems = [*map(one_line, reading.problems)]
@@ -97,34 +97,33 @@ def _section(comparison: Comparison, chosen: Sequence[str], colours: Mapping[Lab
     figures = {
         "learning curves": (draw_learning_curves, comparison.panels if coded else []),
         **{
-            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.run, size) if coded else [])
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size) if coded else [])
             for size in ("width", "depth")
         },
         "loss curves": (draw_loss_curves, with_curves),
     }
-    return Section(
-        f"{comparison.command}: {comparison.dataset}",
-        table_of(comparison, chosen),
-        comparison.setting,
-        [[*entry["runs"], *entry["unfinished"]] for entry in comparison.entries],
-        drawings(figures, colours),
-    )
+    return Section(table_of(comparison, chosen), _runs_of(comparison.entries), drawings(figures, colours))
 
 
-def _information_sections(comparison: Comparison, reading: Reading, colours: Mapping[Label, str]) -> list[Section]:
+def _information_sections(
+    comparisons: Sequence[Comparison], reading: Reading, colours: Mapping[Label, str]
+) -> list[Section]:
     """Return the sections of runs that score examples; adds to the reading's problems what cannot be shown."""
-    moved, alike = relations(comparison, reading.problems.append)
-    figures = {f"sample-info-{name}": figure for name, figure in figures_of(comparison, moved, alike).items()}
-    runs = [[run] for entry in comparison.entries for run in entry["runs"]]
+    moved, alike = relations(comparisons, reading.problems.append)
+    figures = {f"sample-info-{name}": figure for name, figure in figures_of(comparisons, moved, alike).items()}
+    entries = [entry for one in comparisons for entry in one.entries]
     return [
         Section(
-            f"sample_info: {table.title}",
             table,
-            runs=runs if table.name == "sample-info-runs" else (),
-            drawings=drawings({"figure": figures[table.name]} if table.name in figures else {}, colours),
+            _runs_of(entries) if table.name == "sample-info-runs" else (),
+            drawings({"figure": figures[table.name]} if table.name in figures else {}, colours),
         )
-        for table in information_tables(comparison, moved, alike)
+        for table in information_tables(comparisons, moved, alike)
     ]
+
+
+def _runs_of(entries: Sequence[Entry]) -> list[list[StoredRun]]:
+    return [[*entry["runs"], *entry["unfinished"]] for entry in entries]
 
 
 def _summary(reading: Reading) -> str:

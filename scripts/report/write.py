@@ -15,7 +15,7 @@ from harness.figures import css_colour
 from harness.result import as_json
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label
-from harness.results.table import Table, file_name, markdown_of
+from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import printable
 
 MAX_FIGURES = 60  # a figure takes half a second
@@ -26,17 +26,13 @@ class Section:
     """A part of the report.
 
     Attributes:
-        heading: the section's heading.
         table: on the page and in files.
-        text: a line below the heading.
         runs: the runs of each row of the table; the page shows their configuration and certificate on demand.
         drawings: functions that draw figures to a path, by caption.
         figures: files of drawn figures, by caption.
     """
 
-    heading: str
     table: Table
-    text: str = ""
     runs: Sequence[Sequence[StoredRun]] = ()
     drawings: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
     figures: dict[str, Path] = field(default_factory=dict)
@@ -117,6 +113,8 @@ def write_page(
         roots=[printable(str(root)) for root in roots],
         remarks=remarks,
         sections=sections,
+        common=common_notes([section.table for section in sections]),
+        common_heading=COMMON,
         colours={eraser: css_colour(colour) for eraser, colour in colours.items()},
     )
     write_text(out / "index.html", page)

@@ -134,7 +134,7 @@ def print_table(name: str, results: Results, steps: int) -> None:
         [layer.removeprefix("network."), *(f"{value:+.2f}" for p in PARAMETRIZATIONS for value in exponents[p][layer])]
         for layer in exponents["mup"]
     ]
-    Table("coord_check", "", ["layer", *headings], rows).show(f"{name}: exponent of width after {steps} steps")
+    Table("coord_check", (), ["layer", *headings], rows).show(f"{name}: exponent of width after {steps} steps")
 
 
 def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:

@@ -142,7 +142,7 @@ def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
     rows.append(["all runs", shown(sum(group.runs for group in groups)), *[""] * 4, *map(shown, whole)])
     headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
     caption = f"A step is one seed's; a run is of all seeds and sizes, {epochs}."
-    Table("work", caption, [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
+    Table("work", [caption], [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
 
 
 def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
@@ -150,7 +150,7 @@ def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_
     rows = [[what, *(shown(column[what]) for column in hours)] for what in hours[0]]
     rates = (f"{d.flops / 1e12:.3g} TFLOP/s and {d.memory_bytes / 1e12:.3g} TB/s" for d in devices.values())
     caption = f"By column: {', '.join(rates)}. This machine: {this_machine}."
-    Table("hours", caption, ["hours at least: a run, or all on", *devices], rows).show()
+    Table("hours", [caption], ["hours at least: a run, or all on", *devices], rows).show()
 
 
 def show(chosen: argparse.Namespace) -> int:

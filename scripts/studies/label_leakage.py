@@ -81,7 +81,7 @@ def subspace_table(after: ErasedDataset) -> Table:
         "part of an image outside the subspace of its own class, and of the nearest other class, medians."
     )
     headings = ("split", "images", "right by subspace", "outside its own", "outside the nearest other")
-    return Table("subspaces", caption, headings, rows)
+    return Table("subspaces", [caption], headings, rows)
 
 
 def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -161,7 +161,7 @@ def show(chosen: argparse.Namespace) -> int:
         "right by whole grey levels",
     )
     caption = "Left: what a uniform code over the classes in range says, mean of the images."
-    Table("maps", caption, headings, rows).show()
+    Table("maps", [caption], headings, rows).show()
     return 0
 
 

@@ -95,7 +95,7 @@ def print_table(results: Results) -> None:
     for (name, parametrization), losses in results.items():
         optima = "  ".join(f"{width}: {optimum(by_rate):.1e}" for width, by_rate in losses.items())
         rows.append([name, TITLES[parametrization], optima, f"× {movement(losses):.2f}"])
-    Table("lr_transfer", "", ("model", "parametrisation", "best learning rate at each width", "moves by"), rows).show()
+    Table("lr_transfer", (), ("model", "parametrisation", "best learning rate at each width", "moves by"), rows).show()
 
 
 def draw(names: Sequence[str], results: Results, path: Path) -> None:

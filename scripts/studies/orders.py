@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
     table = tabulated(runs)
     table.show()
-    write_text(options.out.with_suffix(".md"), f"{table.markdown()}\n\n{table.caption}\n")
+    write_text(options.out.with_suffix(".md"), f"{table.markdown()}\n\n{table.caption()}\n")
     draw(runs, options.out.with_suffix(".png"))
     print(f"figure: {options.out.with_suffix('.png')}\ntable: {options.out.with_suffix('.md')}")
     return 0
@@ -66,7 +66,7 @@ def tabulated(runs: Runs) -> Table:
         shares = _shares(runs, eraser)
         left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
         rows.append([eraser.display, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
-    return Table("orders", _CAPTION, ["eraser", "orders left, %", *map(display_name, models)], rows)
+    return Table("orders", [_CAPTION], ["eraser", "orders left, %", *map(display_name, models)], rows)
 
 
 def _shares(runs: Runs, eraser: Label) -> Sequence[float]:

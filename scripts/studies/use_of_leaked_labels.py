@@ -132,7 +132,7 @@ def show(chosen: argparse.Namespace) -> int:
         ]
         shares = {key: f"{Spread.of([100 * one[key] for one in rates]):.1f}" for key in rates[0]}
         rows.append({"trained on": display_name(name)} | shares)
-    Table("use_of_leaked_labels", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
+    Table("use_of_leaked_labels", [_CAPTION], [*rows[0]], [[*row.values()] for row in rows]).show()
     return 0
 
 

@@ -395,7 +395,7 @@ def tables(cells: Mapping[tuple[str, str, int], Cell]) -> list[Table]:
                 ]
                 rows.append([f"{eraser} {method.sees}".strip(), f"{edit:.3f}", *shown])
         probed_by = next(cell.accuracy for cell in cells.values() if cell.dataset == dataset)
-        result.append(Table(dataset, "", ["eraser", "edit", *probed_by], rows, title=dataset))
+        result.append(Table(dataset, (), ["eraser", "edit", *probed_by], rows, title=dataset))
     return result
 
 

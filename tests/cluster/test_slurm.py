@@ -69,7 +69,7 @@ def test_requeued_and_preempted_tasks_end_with_the_numbers_of_undisturbed_ones(e
     completed = {f"{job}_{task}": "COMPLETED" for task in range(4)}  # one array
     wait_until(lambda: states(job) == completed, "accounting")
     assert "4 of 4 runs finished" in sweep.log
-    assert "dataset · model" in sweep.log
+    assert "Δ to control" in sweep.log
     assert numbers(sweep.runs) == expected
     assert files(sweep.runs) == LEFT
     for task in range(4):

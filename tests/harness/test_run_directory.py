@@ -71,7 +71,7 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     assert result is not None
 
     def entry() -> Entry:
-        (only,) = arrange([result]).entries
+        (only,) = arrange([result])[0].entries
         return only
 
     assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]

@@ -38,8 +38,8 @@ def test_a_sweep_compares_erasers_and_models_and_loads_nothing_again(command, mo
     assert first.code == 0, first.err
     results = [read_json(path) for path in Path("runs").glob("*/result.json")]
     assert len(results) == 4
-    table = first.out[first.out.index("dataset · model") :]
-    for expected in ("control", "LEACE", "digits · MLP", "digits · linear", "bits per label", "Δ to control", "seeds"):
+    table = first.out[first.out.index("mdl: digits") :]
+    for expected in ("control", "LEACE", "MLP", "linear", "bits per label", "Δ to control", "seeds"):
         assert expected in table
     figure = Path(first.out.split("figure: ")[1].splitlines()[0])
     assert Image.open(figure).size[0] > 1000
@@ -47,8 +47,8 @@ def test_a_sweep_compares_erasers_and_models_and_loads_nothing_again(command, mo
         rows = list(csv.DictReader(file))
     assert len(rows) == 4
     leace = next(row for row in rows if row["eraser"] == "leace" and "mlp" in row["model"])
-    assert float(leace["difference_bits_per_label"]) > 2 * float(leace["difference_standard_error"]) > 0
-    assert float(leace["mean_gap"]) < 1e-6
+    assert float(leace["bits_per_label_difference"]) > 2 * float(leace["bits_per_label_standard_error"]) > 0
+    assert float(leace["certificate.train.mean_gap"]) < 1e-6
 
     def touch(*_: object, **__: object) -> None:
         raise AssertionError("touched")
@@ -61,7 +61,7 @@ def test_a_sweep_compares_erasers_and_models_and_loads_nothing_again(command, mo
     again = command(MDL, *arguments)
     assert again.code == 0, again.err
     assert "4 of 4 runs finished" in again.out
-    assert first.out[first.out.index("dataset · model") : first.out.index("4 of 4 runs")] in again.out
+    assert first.out[first.out.index("mdl: digits") : first.out.index("4 of 4 runs")] in again.out
     assert "tables and figure are as they were" in again.out
     other = command(MDL, *arguments, "train.max_epochs=2")  # the negative control
     assert other.code == 1
@@ -86,7 +86,7 @@ def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command
             change(path)
         again = command(MDL, *arguments)
         assert "are as they were" not in again.out, name
-        assert again.out[again.out.index("dataset · model") :] == first.out[first.out.index("dataset · model") :]
+        assert again.out[again.out.index("mdl: digits") :] == first.out[first.out.index("mdl: digits") :]
         remade = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
         assert remade["tables.json"] != made["tables.json"], name
         assert remade == made | {"tables.json": remade["tables.json"]}, name

@@ -178,9 +178,9 @@ def test_kernel_and_network_end_in_one_table(command) -> None:
     quick = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", FEWER]
     outcome = command(MDL, "-m", "model=linear,kernel", "eraser=control,leace", *quick)
     assert outcome.code == 0, outcome.err
-    assert outcome.out.count("dataset · model") == 1
-    assert "digits · linear" in outcome.out
-    assert "digits · kernel" in outcome.out
+    assert outcome.out.count("mdl: digits") == 1
+    assert " linear " in outcome.out
+    assert " kernel " in outcome.out
     assert len([*Path("runs/sweeps").glob("*/comparison.png")]) == 1
 
 

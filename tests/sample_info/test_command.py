@@ -40,7 +40,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     outcome = command(COMMAND, *SMALL, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
-    assert "digits · MLP" in outcome.out
+    assert "sample_info: Runs" in outcome.out
     assert "4, 9" in outcome.out
     tensors, metadata = load_tensors(directory / "scores.safetensors")
     assert tensors["f_si_nats"].shape == (2, 60)
@@ -144,8 +144,8 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
     assert figure.name == "movement.png"
     assert figure.exists()
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
-    assert "| digits · MLP | control | LEACE |" in table
-    assert "| digits · MLP | LEACE | QLEACE |" in table
+    assert "| digits | MLP | control | LEACE |" in table
+    assert "| digits | MLP | LEACE | QLEACE |" in table
 
 
 def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monkeypatch) -> None:
@@ -236,7 +236,7 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
     assert figure.exists()
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
     for eraser in ("control", "LEACE"):
-        assert f"| {eraser} | digits · MLP (depth=1) | digits · MLP (depth=2) | " in table
+        assert f"| {eraser} | MLP (depth=1) | MLP (depth=2) | " in table
 
 
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:

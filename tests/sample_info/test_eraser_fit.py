@@ -133,7 +133,7 @@ def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | Non
     assert isinstance(result, InformationResult)
     assert accuracy_of(result).endswith(said)
     *_, summaries = tables_of(arrange([result]))
-    assert [row[2] for row in summaries.rows] == [accuracy_of(result)] * 4
+    assert [row[3] for row in summaries.rows] == [accuracy_of(result)] * 4
 
 
 def test_auto_takes_the_first_that_can_be() -> None:

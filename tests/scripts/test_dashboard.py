@@ -38,7 +38,7 @@ def test_the_workspace_has_every_panel_that_is_asked_for(runs: Path, monkeypatch
     assert list(panels)[2:] == [
         "Backfiring: who ends below its control?",
         "Erasure",
-        f"Differences to control, {SETTING}",
+        f"Differences to control, mdl: digits, {SETTING}",
     ]
     (runset,) = section["runSets"]
     assert [key["name"] for key in runset["grouping"]] == ["model.value.name", "eraser.value.name"]
@@ -50,12 +50,12 @@ def test_differences_to_control_are_in_the_table(runs: Path) -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) == 6
     by_run = {(row[0], row[1]): row for row in rows}
-    control, leace = by_run["digits · MLP", "control"], by_run["digits · MLP", "LEACE"]
+    control, leace = by_run["MLP", "control"], by_run["MLP", "LEACE"]
     assert control[3] == ""
     assert float(leace[3].split()[0]) == pytest.approx(
         float(leace[2].split()[0]) - float(control[2].split()[0]), abs=2e-3
     )
-    assert by_run["digits · ConvNeXt V2", "QLEACE"][6].startswith("from n = ")
+    assert by_run["ConvNeXt V2", "QLEACE"][6].startswith("from n = ")
 
 
 def test_nothing_to_show_and_nobody_to_show_it_to_are_one_line(tmp_path: Path, capsys) -> None:

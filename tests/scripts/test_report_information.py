@@ -53,7 +53,7 @@ def test_real_runs_of_the_command_are_shown_as_the_command_shows_them(command, t
     (sweep,) = Path("runs/sweeps").glob("*/table.md")
     lines = sweep.read_text().splitlines()
     shown = (out / "tables.md").read_text()
-    assert len([line for line in lines if line.startswith("| digits · MLP")]) == 3  # two runs, one movement
+    assert len([line for line in lines if line.startswith("| digits | MLP")]) == 3  # two runs, one movement
     assert all(line in shown for line in lines if line.startswith("| "))
     runs, movement = sections(out).values()
     assert [row["eraser"] for row in runs] == ["control", "LEACE"]
@@ -69,10 +69,10 @@ def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_fi
     out, problems = report(runs)
     assert problems == []
     assert [*sections(out)] == [
-        "mdl: digits", "sample_info: Runs", "sample_info: How scores move between erasers",
+        "mdl: digits, train=paper, mdl=paper", "sample_info: Runs", "sample_info: How scores move between erasers",
         "sample_info: Subgroups of examples", "sample_info: Summaries",
     ]  # fmt: skip
-    assert [row["run_id"] for row in records(out, "runs")] == [control.id, leace.id]
+    assert [row["runs"] for row in records(out, "runs")] == [control.id, leace.id]
     assert [row["eraser"] for row in records(out, "runs")] == ["control", "leace"]
     assert float(records(out, "runs")[1]["f_si_nats_mean"]) == pytest.approx(5e-6, rel=0.1)
     (moved,) = records(out, "movement")
@@ -164,10 +164,11 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_built(runs, no_figures) ->
         (cut, "left out of how scores move"),
         (short, "network.train_accuracy has 1 numbers for 2 seeds"),
         (infinite, "edited or damaged"),
-        (started, "no result.json: unfinished, not shown"),
+        (started, "no result.json: unfinished, shown as incomplete"),
     ):
         assert [line for line in problems if run.id in line and said in line], (said, problems)
-    assert [row["run_id"] for row in records(out, "runs")] == [good.id, cut.id]
+    assert [row["runs"] for row in records(out, "runs")] == [good.id, cut.id, ""]
+    assert sections(out)["sample_info: Runs"][2]["notes"] == "†unfinished"
 
 
 def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_left_out(runs, no_figures) -> None:

@@ -79,8 +79,8 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
     }  # fmt: skip
     lines = [{"epochs": epochs, "change": [*seeds]} for epochs, seeds in values.items()]
     columns = [spread("change", "change", ",.1f"), Column("epochs", lambda line: line["epochs"])]
-    table = Table.of("lines", columns, lines)
-    page = write_page([Section("Lines", table)], tmp_path, [tmp_path], [], {})
+    table = Table.of("lines", columns, lines, title="Lines")
+    page = write_page([Section(table)], tmp_path, [tmp_path], [], {})
     with opened(page) as browser:
         sheet = browser.find_element("css selector", "section")
         up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]

@@ -52,7 +52,7 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
     result = read_result(paths[1])
     assert isinstance(result, TrainResult)
-    (entry,) = arrange([result]).entries
+    (entry,) = arrange([result])[0].entries
     assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 

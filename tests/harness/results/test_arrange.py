@@ -1,19 +1,29 @@
 """Entries of tables: runs and seeds that are one, labels, settings, and what is damaged."""
 
+import math
+import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 
-import torch
+import pytest
 
 from conf.groups import keys
-from harness.example_bits import save_test_bits
 from harness.loss_curves import CurveRow
 from harness.result import Result
-from harness.result_fields import Timing
-from harness.results.arrange import Comparison, Entry, arrange, by_setting
-from harness.results.read import StoredRun
+from harness.result_fields import Timing, published_units
+from harness.results.arrange import Comparison, Entry, arrange
+from harness.results.columns import table_of
+from harness.results.figures import scaling_panels
+from harness.results.read import StoredRun, read_runs
 from harness.run_directory import Run
-from tests.made_up_runs import made_up
+from tests.made_up_runs import edit_result, made_up, result_json, write_run, write_small_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
 
 
 def result(eraser: dict | None = None, model: dict | None = None, **config) -> Result:
@@ -27,17 +37,18 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
     return made_up(config=sections | {"runs_dir": "nowhere"} | config)
 
 
-def rows_of(comparison: Comparison) -> list[str]:
-    return [*map(str, comparison.rows)]
+def models_of(comparison: Comparison) -> list[str]:
+    return [*dict.fromkeys(str(entry["model"]) for entry in comparison.entries)]
 
 
-def columns_of(comparison: Comparison) -> list[str]:
-    return [str(eraser) for eraser in comparison.erasers]
+def erasers_of(comparison: Comparison) -> list[str]:
+    return [*dict.fromkeys(str(entry["eraser"]) for entry in comparison.entries)]
 
 
 def entry(*runs: StoredRun) -> Entry:
-    (only,) = arrange(runs).entries
-    return only
+    (only,) = arrange(runs)
+    (entry,) = only.entries
+    return entry
 
 
 def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
@@ -45,7 +56,6 @@ def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
     run.save_curves(
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
     )
-    save_test_bits(run, seeds, torch.full((len(seeds), 5), 2.0))
     return StoredRun.finished(
         made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": losses}), run.directory
     )
@@ -57,7 +67,6 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
     assert sorted(one["test_loss_bits"]) == [0.5, 2.0, 3.0]
     assert {seed: result.final.loss_bits[s] for seed, (result, s) in one["members"].items()} == {0: 0.5, 2: 2.0, 3: 3.0}
     assert one["curves"][2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
-    assert one["final_loss_test_error"] == 0.0
     assert one["incomplete"] == ""
 
 
@@ -68,44 +77,50 @@ def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
     run = stored_run(tmp_path, [0], [1.0])
-    for name in ("curves.csv", "test_bits.safetensors"):
-        (run.directory / name).write_text("damaged")
+    (run.directory / "curves.csv").write_text("damaged")
     one = entry(run)
-    assert (one["curves"], one["final_loss_test_error"]) == ({}, None)
-    curves, test_bits = caplog.messages
-    assert "no loss curves" in curves
-    assert test_bits.endswith("no error over test examples")
+    assert one["curves"] == {}
+    (line,) = caplog.messages
+    assert "no loss curves" in line
 
 
-def test_rows_and_columns_with_the_control_first() -> None:
-    grid = arrange([result({"name": "leace"}), result(), result(model={"name": "linear"})])
-    assert rows_of(grid) == ["digits · mlp", "digits · linear"]
-    assert columns_of(grid) == ["control", "leace"]
-    assert [[entry["is_control"] for entry in entries] for entries in grid.rows.values()] == [[True, False]] * 2
-    missing = [(str(entry["model"]), str(entry["eraser"])) for entry in grid.entries if entry["incomplete"]]
-    assert missing == [("digits · linear", "leace")]
+def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
+    (grid,) = arrange([result({"name": "leace"}), result(model={"name": "linear"}), result()])
+    shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.entries]
+    assert shown == [("linear", "control", True), ("mlp", "control", True), ("mlp", "leace", False)]
+    assert {entry["incomplete"] for entry in grid.entries} == {""}
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
-    grid = arrange([result(model={"width": w}) for w in (8, 16)] + [result(model={"name": "linear", "width": 8})])
-    assert rows_of(grid) == ["digits · mlp (width=8)", "digits · mlp (width=16)", "digits · linear"]
-    grid = arrange([result(train={"lr": lr}) for lr in (0.1, 0.2)])
-    assert rows_of(grid) == ["digits · mlp (train.lr=0.1)", "digits · mlp (train.lr=0.2)"]
-    grid = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (5, 15))])
-    assert columns_of(grid) == ["control", "alf (directions=5)", "alf (directions=15)"]
+    (grid,) = arrange([result(model={"width": w}) for w in (16, 8)] + [result(model={"name": "linear", "width": 8})])
+    assert models_of(grid) == ["linear", "mlp (width=8)", "mlp (width=16)"]
+    (grid,) = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (15, 5))])
+    assert erasers_of(grid) == ["control", "alf (directions=5)", "alf (directions=15)"]
 
 
 def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
-    grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
+    grids = arrange([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
     assert [grid.setting for grid in grids] == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
-    assert [rows_of(grid) for grid in grids] == [["digits · mlp"]] * 3
-    assert [columns_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
-    assert rows_of(arrange(runs)) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
+    assert [grid.title for grid in grids] == [f"train: digits, {grid.setting}" for grid in grids]
+    assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
+    assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
-    (grid,) = by_setting(coded)  # but not those that differ in the code of the labels
+    (grid,) = arrange(coded)  # but not those that differ in the code of the labels
     assert grid.setting == "train.lr=0.1, mdl=paper"
-    assert rows_of(grid) == ["digits · mlp", "digits · mlp (mdl.code=replay)"]
+    assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
+
+
+def test_image_folders_are_told_apart_by_their_last_folder_and_not_by_where_that_is() -> None:
+    def folder(root: str) -> Result:
+        return result(dataset={"name": "image_folder", "root": root, "size": 16})
+
+    (one,) = arrange([folder("data/cifar10"), folder("/elsewhere/cifar10")])
+    assert one.title == "train: image folder (root=cifar10), train.lr=0.1"
+    both = arrange([folder("data/cifar10"), folder("data/cifar10-again")])
+    assert [str(each.dataset) for each in both] == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
+    (digits,) = arrange([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")])
+    assert str(digits.dataset) == "digits"  # whose name says what it is
 
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
@@ -114,6 +129,112 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
         for version in (1, 2)
     )
     for both in ([older, newer], [newer, older]):
-        (entry,) = arrange(both).run
+        (entry,) = arrange(both)[0].finished
         assert entry["run_id"] == ["run-2"]
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
+
+
+def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
+    for eraser in ("control", "leace", "qleace"):
+        write_small_run(runs, eraser)
+    odd = write_small_run(runs, "alf_qleace")
+    result = result_json(odd)
+    edit_result(odd, curve=[point | {"n": 1000} if i == 0 else point for i, point in enumerate(result["curve"])])
+    reading = read_runs([runs])
+    assert odd.id not in {run.id for run in reading.finished}  # its codelength is another
+    bits = [1000 * math.log2(10) + sum(later) for later in zip(*_blocks(result_json(odd)), strict=True)]
+    sizes = [point["n"] for point in result_json(odd)["curve"]]
+    unit = [published_units(sizes, [p["ce_test_bits"][s] for p in result["curve"][:-1]]) for s in (0, 1)]
+    edit_result(odd, mdl={"total_bits": bits, "bits_per_sample": [one / sizes[-1] for one in bits], "published": unit})
+    reading = read_runs([runs])
+    assert odd.id in {run.id for run in reading.finished}
+    (block,) = arrange(reading.runs, reading.problems.append)
+    assert "alf_qleace" not in erasers_of(block)
+    (problem,) = reading.problems
+    assert f"{odd.id}: left out: trained on 1000, 4096, 15000, 48976 examples, others of mlp on 1024, 4096" in problem
+
+
+def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(runs) -> None:
+    """A control of 2,880 images once was the baseline of one of 9,976, which was said to backfire."""
+    write_small_run(runs, "control", command="train")
+    write_small_run(runs, "leace", command="train")
+    more = write_small_run(runs, "control", command="train", seeds=(2, 3))
+    config = result_json(more)["config"]
+    config["dataset"]["root"] = "elsewhere"
+    edit_result(more, train_size=9976, config=config)
+    blocks = arrange(read_runs([runs]).runs)
+    assert sorted((block.name, len(block.entries)) for block in blocks) == [
+        ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
+    ]  # fmt: skip
+    smaller = write_small_run(runs, "control", command="train", seeds=(4, 5))
+    edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
+    edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
+    assert sorted(str(block.dataset) for block in arrange(read_runs([runs]).runs)) == [
+        "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
+    ]  # fmt: skip
+    shutil.rmtree(smaller.directory)
+    edit_result(more, train_size=48976, config=config)
+    (block,) = arrange(read_runs([runs]).runs)
+    assert [sorted(entry["members"]) for entry in block.finished] == [[0, 1, 2, 3], [0, 1]]
+
+
+def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
+    write_small_run(runs, "control", seeds=(0, 1, 2))
+    write_small_run(runs, "leace", seeds=(0, 2))
+    write_small_run(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
+    (block,) = arrange(read_runs([runs]).runs)
+    narrow, control, leace = block.entries
+    assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
+    assert "†2 of 3 seeds" in table_of(block).markdown()
+    assert "†: not finished, or fewer seeds" in table_of(block).caption()
+    # paired with the same seeds of the control, whatever else that has
+    expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
+    assert leace["bits_per_label_difference"].mean == pytest.approx(sum(expected) / 2)
+
+
+def test_runs_of_different_seeds_belong_together(runs) -> None:
+    write_small_run(runs, "leace", seeds=(0, 1))
+    write_small_run(runs, "leace", seeds=(3,))
+    write_small_run(runs, "control", seeds=(0, 1, 3))
+    (block,) = arrange(read_runs([runs]).runs)
+    _, leace = block.entries
+    assert sorted(leace["members"]) == [0, 1, 3]
+    assert leace["incomplete"] == ""
+    assert leace["test_loss_bits_difference"] is not None
+
+
+def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for code in ("blocks", "replay"):
+        for eraser in ("control", "leace"):
+            for width in (64, 128):
+                write_run(runs, dataset="digits", eraser=eraser, coding=code, options={"width": width}, seeds=range(3))
+    write_run(runs, dataset="digits", eraser="control", preset="quick")
+    block, quick = arrange(read_runs([runs]).runs)
+    labels = [
+        "mlp (width=64)",
+        "mlp (width=64, mdl.code=replay)",
+        "mlp (width=128)",
+        "mlp (width=128, mdl.code=replay)",
+    ]
+    assert models_of(block) == labels
+    assert (block.setting, quick.setting) == ("train=paper, mdl=paper", "train=quick, mdl=quick")
+    replayed = {entry["eraser"].name: entry for entry in block.entries if str(entry["model"]) == labels[1]}
+    expected = mean(replayed["leace"]["bits_per_label"]) - mean(replayed["control"]["bits_per_label"])
+    assert f"{replayed['leace']['bits_per_label_difference']}".startswith(f"{expected:+.3f} ±")
+    panels = scaling_panels(block.finished, "width")  # a line never mixes codes
+    shown = [[*dict.fromkeys(str(entry["model"]) for entry in entries)] for _, entries in panels]
+    assert shown == [labels[::2], labels[1::2]]
+    assert [title for title, _ in panels] == ["MLP", "MLP (mdl.code=replay)"]
+    alone = tmp_path / "alone"
+    write_run(alone, dataset="digits", coding="replay")
+    (only,) = arrange(read_runs([alone]).runs)
+    assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
+
+
+def _blocks(result: dict) -> list[list[float]]:
+    """Return what every block after the first costs each seed."""
+    points = result["curve"]
+    return [
+        [(after["n"] - before["n"]) * bits for bits in before["ce_next_bits"]] for before, after in pairwise(points)
+    ]

@@ -1,5 +1,6 @@
 """Columns of the table of runs, and the figure of `python -m mdl`: short, with remarks where numbers need them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -8,13 +9,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from harness.result import MdlResult
+from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
-from harness.results.arrange import Comparison, arrange, by_dataset
+from harness.results.arrange import Comparison, arrange, colours_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import draw_learning_curves
 from harness.results.read import read_runs
-from harness.results.table import caption_of
 from tests.made_up_runs import write_run
 
 
@@ -31,18 +31,23 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
 
 
 def draw(shown: Comparison, path: Path) -> None:
-    draw_learning_curves(shown.panels, shown.colours, path)
+    draw_learning_curves(shown.panels, colours_of([shown]), path)
+
+
+def compared(runs: Sequence[Result]) -> Comparison:
+    (only,) = arrange(runs)
+    return only
 
 
 def comparison(*arguments: Any, **options: Any) -> Comparison:
-    return arrange(results(*arguments, **options))
+    return compared(results(*arguments, **options))
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3, 4)])
 def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_path: Path, capsys) -> None:
     table = table_of(comparison(tmp_path, seeds))
     assert list(table.headings) == [
-        "dataset · model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
+        "model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
     ]  # fmt: skip
     assert [row[-1] for row in table.rows] == [f"{len(seeds)}"] * 2
     table.show("train=default, mdl=default")
@@ -50,10 +55,15 @@ def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_p
     assert len(lines) <= 16
     explained = lines[next(i for i, line in enumerate(lines) if line.startswith("bits per label: ")) :]
     assert len(explained) <= 6
-    assert f"±: standard deviation over {len(seeds)} seeds; of Δ, paired by seed, the standard error." in table.caption
+    assert f"±: standard deviation over {len(seeds)} seeds. ± of Δ: standard error, paired by seed." in table.caption()
     for elsewhere in ("calibrated", "gap of", "order 1", "below control", "on the plateau"):
-        assert elsewhere not in table.caption
-    missing = {"calibrated_bits_per_label_mean", "mean_gap", "backfires", "edit_size"} - {*table.records[0]}
+        assert elsewhere not in table.caption()
+    missing = {
+        "calibrated_bits_per_label_mean",
+        "certificate.train.mean_gap",
+        "test_loss_bits_backfires",
+        "certificate.train.edit_size",
+    } - {*table.records[0]}
     assert not missing, "table.csv has every number"
 
 
@@ -61,29 +71,29 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     control, erased = results(tmp_path, (0,))
     less = [bits - 1e-4 for bits in control.mdl.bits_per_sample]
     erased = replace(erased, mdl=replace(erased.mdl, bits_per_sample=less), curve=control.curve, final=control.final)
-    alike = arrange([control, erased])
+    alike = compared([control, erased])
     table = table_of(alike)
     assert table.rows[1][3] == "0.000 (one seed)"
-    assert not {"*", "±"} & set(table.caption + "".join(map("".join, table.rows)))
-    below = BY_NAME["below"]
-    assert [below.text(entry) for entry in alike.run] == ["", ""]
+    assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
+    below = BY_NAME["crossing"]
+    assert [below.text(entry) for entry in alike.finished] == ["", ""]
 
 
 def test_quick_runs_say_how_far_off_they_can_be(tmp_path: Path) -> None:
     table = table_of(comparison(tmp_path, preset="quick"))
-    assert "mdl=quick cuts the training sizes to three" in table.caption
-    assert "is +2.37, by mdl=default +1.80" in table.caption
-    assert "train=quick cuts trainings short" in table.caption
-    assert "quick" not in table_of(comparison(tmp_path)).caption
+    assert "mdl=quick cuts the training sizes to three" in table.caption()
+    assert "is +2.37, by mdl=default +1.80" in table.caption()
+    assert "train=quick cuts trainings short" in table.caption()
+    assert "quick" not in table_of(comparison(tmp_path)).caption()
 
 
 def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = results(tmp_path)
-    marked = arrange(both)
+    marked = compared(both)
     table = table_of(marked)
     assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
-    assert "‡: trainings that never left the plateau" in table.caption
-    assert "‡" not in table_of(arrange(both[:1])).caption
+    assert "‡: trainings that never left the plateau" in table.caption()
+    assert "‡" not in table_of(compared(both[:1])).caption()
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(marked, tmp_path / "comparison.png")
@@ -108,7 +118,7 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
         both.append(run)
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(by_dataset(read_runs([tmp_path]))[0], tmp_path / "comparison.png")
+    draw(arrange(read_runs([tmp_path]).runs)[0], tmp_path / "comparison.png")
     (bar,) = drawn[0].axes[1].texts
     control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in both)
     common = [seed for seed in seeds if seed in control]
@@ -125,40 +135,50 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         ([0.0, 0.0], [None, None], ["0.00", ""]),
     ):
         drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
-        (entry,) = arrange([replace(control, sharp_drop=drops)]).entries
-        assert [BY_NAME[name].text(entry) for name in ("fall", "fall_epoch")] == texts
+        (entry,) = compared([replace(control, sharp_drop=drops)]).entries
+        assert [BY_NAME[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
 def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
     control, _ = results(tmp_path)
     curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
-    (entry,) = arrange([replace(control, curve=curve)]).entries
+    (entry,) = compared([replace(control, curve=curve)]).entries
     assert entry["untrained"] == [4, 2]  # of four sizes
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = comparison(tmp_path).run
-    gap, test_gap = BY_NAME["covariance_gap"], BY_NAME["test_mean_gap"]
+    control, _ = comparison(tmp_path).entries
+    gap, test_gap = BY_NAME["certificate.train.covariance_gap"], BY_NAME["certificate.test.mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
-    assert BY_NAME["edit"].text(control) == "57"  # percent
-    assert "on the training split: no promise goes further" in caption_of([BY_NAME["mean_gap"]])
+    assert BY_NAME["certificate.train.edit_size"].text(control) == "57"  # percent
+    assert "on the training split: no promise goes further" in BY_NAME["certificate.train.mean_gap"].meaning
 
 
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     both = results(tmp_path, (0, 1, 2, 3, 4))
-    table = table_of(arrange(both))
+    table = table_of(compared(both))
     assert "*" in table.rows[1][3]
-    assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption
-    assert "*" not in table_of(arrange(both[:1])).caption
+    assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption()
+    assert "*" not in table_of(compared(both[:1])).caption()
 
 
 def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Path) -> None:
     control, erased = results(tmp_path)
     points = [replace(point, untrained=[True] * len(point.ce_test_bits)) for point in erased.curve]
-    table = table_of(arrange([control, replace(erased, curve=points)]))
+    table = table_of(compared([control, replace(erased, curve=points)]))
     on_plateau = sum(left.count(False) for left in (point.left_plateau for point in points[:-1]) if left)
     trainings = sum(len(point.ce_test_bits) for point in points[:-1])
     assert f"§{trainings - on_plateau} of {trainings}" in table.rows[1][2]
-    assert "§: trainings that kept their initial weights" in table.caption
-    assert "§" not in table_of(arrange([control])).caption
+    assert "§: trainings that kept their initial weights" in table.caption()
+    assert "§" not in table_of(compared([control])).caption()
+
+
+def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (block,) = arrange(read_runs([tmp_path]).runs)
+    assert block.dataset.display == "CIFAR-10 (normalize=zscore)"
+    assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
+    paper = table_of(block, ["published_units"])
+    assert "Table 16's unit" in paper.markdown()
+    assert "(not a codelength)" in paper.caption()

@@ -8,9 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.result import TrainResult
-from harness.results.arrange import Comparison, arrange
-from harness.results.figures import draw_loss_curves
-from tests.made_up_runs import write_run
+from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.figures import draw_loss_curves, draw_scaling, scaling_panels
+from harness.results.read import read_runs
+from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
 
 def comparison(root: Path) -> Comparison:
@@ -20,7 +21,8 @@ def comparison(root: Path) -> Comparison:
         result = write_run(root, "train", dataset="digits", eraser=eraser, seeds=(0, 1)).result
         assert isinstance(result, TrainResult)
         results.append(replace(result, left_plateau=left))
-    return arrange(results)
+    (only,) = arrange(results)
+    return only
 
 
 def test_loss_curves_say_which_seeds_never_left_the_plateau_and_have_an_axis_without_a_kink(
@@ -29,9 +31,25 @@ def test_loss_curves_say_which_seeds_never_left_the_plateau_and_have_an_axis_wit
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     shown = comparison(tmp_path)
-    draw_loss_curves(shown.panels, shown.colours, tmp_path / "loss_curves.png")
+    draw_loss_curves(shown.panels, colours_of([shown]), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds on the plateau")
     at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]
     slopes = np.diff(at) * (np.arange(49) + 1.5)  # of log(1 + epoch): constant
     assert slopes == pytest.approx(np.full(49, slopes[-1]), rel=0.05)
+
+
+def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
+    for eraser in ("control", "qleace"):
+        for width in (64, 128):
+            run = write_small_run(tmp_path, eraser, options={"width": width})
+    stuck = result_json(run)["curve"]
+    stuck[0]["left_plateau"] = [True, False]
+    edit_result(run, curve=stuck)
+    (block,) = arrange(read_runs([tmp_path]).runs)
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
+    draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
+    for ax in drawn[0].axes:
+        hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
+        assert np.concatenate(hollow).tolist() == [128]

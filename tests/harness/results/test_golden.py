@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.arrange import by_dataset
+from harness.results.arrange import arrange
 from harness.results.columns import table_of
 from harness.results.read import read_runs
 
@@ -16,7 +16,7 @@ GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.csv"))
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, str]:
-    return {table.name: table.csv() for table in map(table_of, by_dataset(read_runs([ROOT / "docs/study"])))}
+    return {table.name: table.csv() for table in map(table_of, arrange(read_runs([ROOT / "docs/study"]).runs))}
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)

@@ -89,10 +89,8 @@ def test_below_the_control_is_significant_and_negative() -> None:
 
 def test_counts_of_seeds_are_said() -> None:
     assert [seeds_text(1), seeds_text(2)] == ["one seed", "2 seeds"]
-    said = [
-        deviation_over(counts).removeprefix("±: standard deviation over ") for counts in ([1, 1], [2, 1], [5, 3, 5])
-    ]
-    assert said == ["", "2 seeds", "3 or 5 seeds"]
+    said = [deviation_over(counts) for counts in ([0, 1], [2, 1], [5, 3, 5])]
+    assert said == [[], *([f"±: standard deviation over {counts} seeds."] for counts in ("2", "3 or 5"))]
 
 
 def test_spread() -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from harness.results.table import Table, csv_of, spread
+from harness.results.table import Table, csv_of, spread, tex
 
 
 def test_csv_has_the_columns_of_all_records() -> None:
@@ -23,3 +23,7 @@ def test_a_percentage_is_rounded_as_it_reads() -> None:
     assert accuracy.text({"accuracy": [0.5445]}) == "54.5"
     assert accuracy.text({"accuracy": [0.5, None, math.nan, 0.6]}) == "55.0 ± 7.1"
     assert accuracy.text({"accuracy": []}) == ""
+
+
+def test_latex_is_escaped() -> None:
+    assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"

@@ -68,7 +68,7 @@ def agreement_of(*results: Any, note: Callable[[str], object] = pytest.fail) -> 
     return by_eraser
 
 
-NAMES = [f"d · m (depth={depth})" for depth in range(3)]
+NAMES = [f"m (depth={depth})" for depth in range(3)]
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
@@ -104,7 +104,7 @@ def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
     many = [finished(depth, A, [0, 1, 2], "qleace") for depth in range(3)]
     lines: list[str] = []
     assert [*agreement_of(*many, *few, note=lines.append)] == ["control"]
-    assert lines == ["agreement of 3 runs (qleace, d · m (depth=0), …): left out, being more than 2"]
+    assert lines == ["agreement of 3 runs (d, qleace, m (depth=0), …): left out, being more than 2"]
 
 
 def result(root: Path, seeds: tuple[int, ...]) -> InformationResult:
@@ -127,10 +127,10 @@ def test_a_score_is_compared_with_the_median_unless_that_is_zero(tmp_path: Path)
 
 def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:
     runs, *_ = tables_of(arrange([result(tmp_path / "two", (0, 1))]))
-    assert "±: standard deviation over 2 seeds." in runs.caption
+    assert "±: standard deviation over 2 seeds." in runs.caption()
     assert dict(zip(runs.headings, runs.rows[0], strict=True))["largest / median"] == "18"
     *single, _ = tables_of(arrange([result(tmp_path / "one", (0,))]))  # the last, summaries, are over draws, too
-    assert not any("±" in table.caption or "±" in table.markdown() for table in single)
+    assert not any("±" in table.caption() or "±" in table.markdown() for table in single)
 
 
 def test_movement_by_hand() -> None:
