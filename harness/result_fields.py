@@ -131,7 +131,7 @@ class Trained(Part):
     @property
     def coding(self) -> Sequence[Endings]:
         """Trainings that a codelength rests on."""
-        return self.trainings[:-1]
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,10 @@ class Coded(Trained):
     @property
     def trainings(self) -> Sequence[Endings]:
         return self.curve
+
+    @property
+    def coding(self) -> Sequence[Endings]:
+        return [point for point in self.curve if point.ce_next_bits is not None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,11 +212,15 @@ def _of_curves(entry: Entry, control: Entry | None) -> Entry:
     """Return what learning curves say, and from where on they stay below the control's."""
     members = entry["members"]
     coded = {seed: member for seed, member in members.items() if isinstance(member[0], MdlResult)}
-    final = [(result.trainings[-1], s) for result, s in members.values()]
-    coding = [(training, s) for result, s in members.values() for training in result.coding]
     numbers: Entry = dict.fromkeys(("surplus_bits", "sample_complexity", "crossing_size", "crossing_epoch"))
     numbers["area_bits"] = [area_bits(result, s) for result, s in coded.values()]
-    for name, trainings in {"coding": coding, "final": final, "trainings": coding + final}.items():
+    of = {
+        "coding": lambda one: one.coding,
+        "final": lambda one: one.trainings[-1:],
+        "trainings": lambda one: one.trainings,
+    }
+    for name, trainings_of in of.items():
+        trainings = [(training, s) for result, s in members.values() for training in trainings_of(result)]
         numbers |= {f"{name}_on_plateau": stuck(trainings), f"{name}_untrained": untrained(trainings)}
     if control is None:
         return numbers

@@ -198,5 +198,10 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
     if any(entry["incomplete"] for entry in entries):
         sentences.append("†: not finished, or fewer seeds than others of the model.")
     settings = [setting(entry["runs"][0].config) for entry in run]
+    if any(each.get("train") == "published" for each in settings):
+        sentences.append(
+            "train=published codes with losses on a part of the training images, and reports as test loss the last of "
+            "them, of networks that were trained on the parts before."
+        )
     quick = (f"{text}." for group, text in _ROUGH.items() if any(each.get(group) == "quick" for each in settings))
     return [*sentences, *quick]
