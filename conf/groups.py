@@ -67,6 +67,14 @@ def keys(group: str, choice: str) -> Options:
     return merged | {str(key): value for key, value in content.items()}
 
 
+def global_keys(group: str, choice: str) -> dict[str, Options]:
+    """Return the keys that a choice puts elsewhere and refers to, by the place where they lie."""
+    content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
+    assert isinstance(content, dict)
+    entries = (str(entry).partition("@_global_.") for entry in content.get("defaults", []))
+    return {place: keys(group, other) for other, found, place in entries if found}
+
+
 preset = functools.cache(keys)  # for those who ask often, and change nothing of it
 
 

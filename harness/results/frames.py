@@ -20,7 +20,7 @@ from erasure.store.checked_files import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.excess_description_length import excess_bits
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_settings import comparable, flatten, setting_text
+from harness.results.run_settings import comparable, flatten, setting, setting_text
 
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (
@@ -161,8 +161,9 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
 
 def pair_id(result: Result) -> str:
     """Return what is equal for runs that differ by eraser and seed alone."""
-    shared = {key: value for key, value in comparable(result.config).items() if key not in ("eraser", "seeds")}
-    return fingerprint([result.command, shared, result.train_size])
+    described = ("eraser", "seeds", "train", "mdl")  # a preset may train other erasers at other rates
+    shared = {key: value for key, value in comparable(result.config).items() if key not in described}
+    return fingerprint([result.command, shared, setting(result.config), result.train_size])
 
 
 _VALUES = {  # column of `Results.runs` -> where a result has its values, one per seed

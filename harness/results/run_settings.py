@@ -1,12 +1,20 @@
 """Options of runs that are compared: the setting that a table has, and what makes a row of it."""
 
+import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import InterpolationKeyError
+
 from conf import Options
-from conf.groups import choices, preset
-from conf.identity import identifying
+from conf.check import keyword_only
+from conf.groups import choices, global_keys, preset
+from conf.identity import command_of, identifying
+from conf.target import config_of
 
 
 def setting(config: Options) -> Options:
@@ -16,9 +24,12 @@ def setting(config: Options) -> Options:
     the options are those that differ from `default`. Numbers of different settings do not belong into one column.
     """
     described, counted = {}, identifying(config)
+    kinds, names = keyword_only(config_of(command_of(config))), (config["model"]["name"], config["eraser"]["name"])
     for group in ("train", "mdl"):
         if group in counted:
-            unlike = {choice: _unlike(counted[group], preset(group, choice)) for choice in choices(group)}
+            kind = kinds[group]
+            options = _complete(counted[group], kind)
+            unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in choices(group)}
             fewest = min(map(len, unlike.values()))
             nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
             if fewest and len(nearest) > 1:
@@ -27,6 +38,28 @@ def setting(config: Options) -> Options:
                 described[group] = nearest[0]
             described |= {f"{group}.{key}": value for key, value in unlike[nearest[0]].items()}
     return described | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
+
+
+@functools.cache
+def _preset(group: str, choice: str, kind: type, model: str, eraser: str) -> Options:
+    """Return the options of a preset by dotted names; those that refer to model and eraser as they are for these."""
+    options = preset(group, choice)
+    whole = OmegaConf.create({group: options, "model": {"name": model}, "eraser": {"name": eraser}})
+    for where, values in global_keys(group, choice).items():
+        OmegaConf.update(whole, where, values)
+    with suppress(InterpolationKeyError):  # the preset has none for this model or eraser
+        options = OmegaConf.to_container(whole[group], resolve=True)
+    return _complete(options, kind)  # pyright: ignore[reportArgumentType]
+
+
+def _complete(options: Options, kind: type) -> Options:
+    """Return options by dotted names; those of subsections that an identity leaves out are at their defaults."""
+    parts = {
+        key: each
+        for key, each in keyword_only(kind).items()
+        if key in options and isinstance(each, type) and is_dataclass(each)
+    }
+    return flatten({key: asdict(parts[key]()) | value if key in parts else value for key, value in options.items()})
 
 
 def setting_text(config: Options, without: Sequence[str] = ()) -> str:
@@ -68,5 +101,7 @@ def _without_paths(dataset: Options) -> Options:
 
 
 def whole(value: Any) -> Any:
-    """Return 10 for 10.0, where an option may be a fraction."""
+    """Return a value as on a command line: 10 for 10.0, where an option may be a fraction, and true for True."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return int(value) if isinstance(value, float) and value.is_integer() else value
