@@ -37,10 +37,17 @@ class ConfigError(ValueError):
 
 @functools.cache
 def keyword_only(function: Callable) -> Mapping[str, Any]:
-    """Return the keyword-only arguments of a callable and their types."""
+    """Return the keyword-only arguments of a callable and their types.
+
+    Raises:
+        ConfigError: an argument without a type.
+    """
     hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if untyped := [name for name in names if name not in hints]:
+        where = f"{function.__module__}.{function.__qualname__}"
+        raise ConfigError(f"{where}: option {untyped[0]} has no type: write one, e.g. {untyped[0]}: int")
+    return {name: hints[name] for name in names}
 
 
 def check(prefix: str, section: Options, kind: type[T]) -> T:

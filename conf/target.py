@@ -61,7 +61,9 @@ class Target:
             ConfigError: there is no such class, or it is no `kind`.
         """
         module = self.path.rpartition(".")[0]
-        refused = f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}"
+        base = f"{kind.__module__}.{kind.__name__}"
+        networks = " (a network: of models.classifier.Classifier)" if base == TARGETS["model"] else ""
+        refused = f"_target_={self.path}: must be a subclass of {base}{networks}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
@@ -201,7 +203,15 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
         raise ConfigError(f"{key}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
-    target.resolve(imported(TARGETS[kind]))
+    resolved = target.resolve(imported(TARGETS[kind]))
+    if inspect.isabstract(resolved):
+        raise ConfigError(f"{target.path}: has no {min(resolved.__abstractmethods__)}: every {kind} defines it")
+    for parameter in inspect.signature(target.schema).parameters.values():
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name in section:
+            name = parameter.name
+            raise ConfigError(
+                f"{target.path}: option {name} must be keyword-only: write it after *, e.g. *, {name}: int"
+            )
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
     checked = check(
         f"{key}.", section, section_of({"name": str, "_target_": str, **keyword_only(target.schema), **nested})

@@ -33,7 +33,7 @@ from harness.result_fields import Timing, Trained
 from harness.run_directory import RESULTS_VERSION, Run
 from harness.sample_info_fields import Information
 from harness.versions import versions
-from models.classifier import Model
+from models.classifier import Classifier, Model
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +147,32 @@ def erased(job: Job, left_out: Tensor | None = None) -> ErasedDataset:
         left_out=left_out,
         device=job.device,
     )
+
+
+def network(job: Job, section: Options, input_shape: tuple[int, int, int], num_outputs: int) -> Classifier:
+    """Build the network that a section names.
+
+    Raises:
+        ValueError: its initial weights do not come from their generator alone.
+    """
+    target = Target(section)
+    try:
+        model = target.build(Classifier, input_shape, num_outputs)
+    except Exception as error:
+        error.add_note(f"in {target.path}({', '.join(f'{key}={value}' for key, value in target.options.items())})")
+        raise
+    draws = [_initial_weights(model) for _ in range(2)]
+    if any(not torch.equal(*pair) for pair in zip(*draws, strict=True)):
+        raise ValueError(
+            f"{target.path}.reset_parameters must draw from the generator it is given: with equal generators it has "
+            "drawn different weights, so that no run could be repeated; pass generator=generator to torch's functions"
+        )
+    return model.to(job.device)
+
+
+def _initial_weights(model: Classifier) -> list[Tensor]:
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    return [parameter.detach().clone() for parameter in model.parameters()]
 
 
 def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:

@@ -20,10 +20,9 @@ from schedulefree import AdamWScheduleFree
 from torch import Tensor
 from torch.nn import Parameter
 
-from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
-from harness.job import Job, erased
+from harness.job import Job, erased, network
 from harness.logger import Logger
 from harness.loss_curves import CurveRow, MemberCurve, sharp_drops
 from harness.result import as_json, parsed
@@ -106,8 +105,8 @@ def load(job: Job[MdlConfig]) -> PublishedData:
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)
     labels = torch.cat([part.labels for part in parts]).to(job.device)
-    model = Target(job.config.model).build(Classifier, tuple(images.shape[1:]), len(dataset.class_names))
-    return PublishedData(job, dataset, images, labels, model.to(job.device, dtype))
+    model = network(job, job.config.model, tuple(images.shape[1:]), len(dataset.class_names))
+    return PublishedData(job, dataset, images, labels, model.to(dtype))
 
 
 def published(data: PublishedData, run: Run, logger: Logger) -> Coded:

@@ -17,7 +17,7 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ErasedDataset
 from erasure.splits import stratified_split
 from erasure.store.cache import Cache
-from harness.job import Job, erased
+from harness.job import Job, erased, network
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_fit import EraserFit, Refitting, resolved
@@ -77,8 +77,7 @@ class Examples:
         return self.built(self.job.config.model)
 
     def built(self, section: Options) -> Classifier:
-        model = Target(section).build(Classifier, tuple(self.x.shape[1:]), self.num_outputs)
-        return model.to(self.x.device).eval()
+        return network(self.job, section, tuple(self.x.shape[1:]), self.num_outputs).eval()
 
     def standardised(self, x: Tensor) -> Tensor:
         """Standardise stored images [n, C, H, W] for the network."""

@@ -6,10 +6,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from harness.device_and_precision import pick_precision
-from harness.job import Job, erased
+from harness.job import Job, erased, network
 from models.classifier import Classifier, count_parameters
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
@@ -98,7 +97,7 @@ def load(job: Job[C_co]) -> PreparedTraining[C_co]:
     dataset, settings = erased(job), job.config.train
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
-    model = Target(job.config.model).build(Classifier, shape, k)
+    model = network(job, job.config.model, shape, k)
     precision = getattr(torch, settings.precision)
-    ensemble = Ensemble(model.to(job.device), precision, eval_batch_size=settings.eval_batch_size)
+    ensemble = Ensemble(model, precision, eval_batch_size=settings.eval_batch_size)
     return PreparedTraining(job, dataset, data, ensemble)

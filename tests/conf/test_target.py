@@ -13,6 +13,24 @@ from models.mlp import MLP
 from tests.conf.test_schema import GOOD, Own, changed
 from train.settings import TrainSettings
 
+OWN_NETWORKS = """
+from torch import nn
+from models.classifier import Classifier
+class Abstract(Classifier): forward = None
+class Network(Abstract): reset_parameters = None
+class Module(nn.Module): ...
+class Untyped(Network):
+    def __init__(self, input_shape, num_classes, *, degree, sketch: None): ...
+class Positional(Network):
+    def __init__(self, input_shape, num_classes, degree: int, *, sketch: None): ...
+"""
+REFUSED_NETWORKS = {
+    "Abstract": "own_networks.Abstract: has no reset_parameters: every model defines it",
+    "Module": r"own_networks.Module: must be a subclass of .*Model \(a network: of models.classifier.Classifier\)",
+    "Untyped": "own_networks.Untyped: option degree has no type: write one, e.g. degree: int",
+    "Positional": r"own_networks.Positional: option degree must be keyword-only: write it after \*",
+}
+
 
 def test_a_target_builds_its_class_from_its_options() -> None:
     options = {"width": 4, "depth": 1, "activation": "relu", "parametrization": "mup"}
@@ -37,6 +55,10 @@ def test_an_installed_module_is_not_imported_for_a_configuration(section: str, p
 def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_models.py").write_text("from models.polynomial import PolynomialClassifier as Own\n")
+    (tmp_path / "own_networks.py").write_text(OWN_NETWORKS)
+    for name, line in REFUSED_NETWORKS.items():
+        with pytest.raises(ConfigError, match=line):
+            validate(changed("model", _target_=f"own_networks.{name}"), Own)
     (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
     checked = validate(changed("model", _target_="own_models.Own"), Own)
     assert checked.model["_target_"] == "own_models.Own"

@@ -9,7 +9,7 @@ import torch
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
-from harness.job import Job, run_id
+from harness.job import Job, network, run_id
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
@@ -68,6 +68,16 @@ def test_an_edited_model_never_gives_yesterday_s_number(command, written) -> Non
     (first, learnt), (second, other) = run(1.0), run(0.0)
     assert first != second
     assert learnt < 3.3 < other
+
+
+def test_a_network_that_does_not_draw_from_its_generator_is_refused(written) -> None:
+    written(MODEL.format(factor=1) + "    def reset_parameters(self, _): self.readout.weight.data.normal_()")
+    mine = job("model=linear", "model._target_=mine.Mine")
+    with pytest.raises(ValueError, match=r"^mine.Mine.reset_parameters must draw from the generator it is given: "):
+        network(mine, mine.config.model, (1, 2, 2), 2)
+    with pytest.raises(ValueError, match="non-negative") as failed:
+        network(mine, mine.config.model, (1, -2, 2), 2)
+    assert failed.value.__notes__ == ["in mine.Mine(degree=1, sketch=None)"]
 
 
 def test_a_class_of_the_same_name_in_another_module_is_another_run(written) -> None:
