@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from types import UnionType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -104,7 +105,12 @@ def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str
         if kind == Options or is_dataclass(kind):
             return f"section '{prefix}{key}' is missing: choose one with {prefix}{key}=NAME (see --help)"
         return f"{prefix}{key} is missing: set it with {prefix}{key}=VALUE"
-    value = f"{prefix}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
+    if typing.get_origin(kind) in (typing.Union, UnionType):  # pydantic names the alternative tried
+        within = [position for position in within if isinstance(position, int)]
+    place = f"{prefix}{key}{''.join(f'[{p}]' for p in within)}"
+    value = f"{place}={error['input']}"
+    if error["type"] in ("list_type", "tuple_type"):
+        return f'{value}: must be a list: write "{place}=[{error["input"]}]", with commas between several values'
     if error["type"] == "dataclass_type":
         options = ", ".join(f"{prefix}{key}.{option}" for option in keyword_only(kind))
         return f"{value}: it has options of its own: set {options}"
@@ -124,7 +130,7 @@ def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
     by_normalised = {_normalised(name): name for name in known}
     normalised = _normalised(key)
     nearest = [_SYNONYMS[normalised]] if _SYNONYMS.get(normalised) in known else []
-    nearest += [by_normalised[name] for name in difflib.get_close_matches(normalised, by_normalised, n=1, cutoff=0.5)]
+    nearest += [by_normalised[name] for name in difflib.get_close_matches(normalised, by_normalised, n=1, cutoff=0.6)]
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
 

@@ -14,15 +14,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from conf.check import ConfigError
+from conf.check import ConfigError, unknown_key
 from conf.compose import VERSION_BASE
 from conf.errors import (
     BAD_CONFIG,
@@ -84,8 +85,6 @@ def main(command: Command) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("hydra").setLevel(logging.WARNING)
     print_anywhere()
-    # Hydra's parser wants its flags before the overrides; people type -m anywhere.
-    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
@@ -103,6 +102,7 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
+    sys.argv[1:] = _flags_first(sys.argv[1:])
     _require_launchers_by_name(sys.argv[1:])
     exit_codes: list[int] = []
     decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
@@ -110,6 +110,30 @@ def _run(command: Command) -> int:
     if process.launched is not None:
         return _end_sweep(command, process.launched)
     return max(exit_codes, default=0)  # none: --cfg, --info and the like
+
+
+def _flags_first(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with Hydra's flags before the overrides, as its parser wants them.
+
+    Raises:
+        ConfigError: an unknown flag, or one without its value.
+    """
+    parser = get_args_parser()
+    parser.error = _refuse
+    options, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        known = [name.lstrip("-") for name in parser._option_string_actions if name.startswith("--")]
+        name = flag.lstrip("-")
+        raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
+    flags = list(words)
+    for override in options.overrides:
+        flags.remove(override)
+    return [*flags, *options.overrides]
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"{message} (see --help)")
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
+from conf.compose import unchecked
 from conf.groups import choices, chosen, common_keys, keys
 from conf.schema import VARIABLES
 
@@ -53,7 +55,12 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
     A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
     """
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # of a pager or `head` that has ended; Python would print an error when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except KeyboardInterrupt:
         line, code = "interrupted: launch the same command again to continue", INTERRUPTED
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -90,8 +97,11 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing.group(1), command, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
-    if several := re.search(r"Ambiguous value for argument '([^=']+=[^']*)'", text):
-        return f"{several.group(1)}: several values are a sweep: add -m, python -m {command} -m {several.group(1)}"
+    if several := re.search(r"Ambiguous value for argument '([^=']+)=([^']*)'", text):
+        (key, values), word = several.groups(), "=".join(several.groups())
+        if not values.startswith("[") and OmegaConf.is_list(OmegaConf.select(unchecked(command, []), key)):
+            return f'{word}: must be a list: write "{key}=[{values}]"'
+        return f"{word}: several values are a sweep: add -m, python -m {command} -m {word}"
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"

@@ -62,8 +62,7 @@ class Target:
         """
         module = self.path.rpartition(".")[0]
         base = f"{kind.__module__}.{kind.__name__}"
-        networks = " (a network: of models.classifier.Classifier)" if base == TARGETS["model"] else ""
-        refused = f"_target_={self.path}: must be a subclass of {base}{networks}"
+        refused = f"_target_={self.path}: must be a subclass of {base}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
@@ -72,7 +71,8 @@ class Target:
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(resolved, type) and issubclass(resolved, kind)):
-            raise ConfigError(refused)
+            networks = "; a network, of models.classifier.Classifier" if base == TARGETS["model"] else ""
+            raise ConfigError(refused + networks)
         return resolved
 
     @property

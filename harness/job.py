@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -149,7 +149,7 @@ def erased(job: Job, left_out: Tensor | None = None) -> ErasedDataset:
     )
 
 
-def network(job: Job, section: Options, input_shape: tuple[int, int, int], num_outputs: int) -> Classifier:
+def network(job: Job, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:
     """Build the network that a section names.
 
     Raises:
@@ -157,7 +157,7 @@ def network(job: Job, section: Options, input_shape: tuple[int, int, int], num_o
     """
     target = Target(section)
     try:
-        model = target.build(Classifier, input_shape, num_outputs)
+        model = target.build(Classifier, tuple(input_shape), num_outputs)
     except Exception as error:
         error.add_note(f"in {target.path}({', '.join(f'{key}={value}' for key, value in target.options.items())})")
         raise

@@ -105,7 +105,7 @@ def load(job: Job[MdlConfig]) -> PublishedData:
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)
     labels = torch.cat([part.labels for part in parts]).to(job.device)
-    model = network(job, job.config.model, tuple(images.shape[1:]), len(dataset.class_names))
+    model = network(job, job.config.model, images.shape[1:], len(dataset.class_names))
     return PublishedData(job, dataset, images, labels, model.to(dtype))
 
 

@@ -77,7 +77,7 @@ class Examples:
         return self.built(self.job.config.model)
 
     def built(self, section: Options) -> Classifier:
-        return network(self.job, section, tuple(self.x.shape[1:]), self.num_outputs).eval()
+        return network(self.job, section, self.x.shape[1:], self.num_outputs).eval()
 
     def standardised(self, x: Tensor) -> Tensor:
         """Standardise stored images [n, C, H, W] for the network."""

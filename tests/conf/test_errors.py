@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conf.compose import composed
-from conf.errors import explain
+from conf.errors import exit_code, explain
 from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
@@ -59,7 +59,8 @@ CASES = {
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
     "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
-    "seeds not a list": (["seeds=5"], "seeds=5: input should be a valid list"),
+    "seeds not a list": (["seeds=5"], 'seeds=5: must be a list: write "seeds=[5]", with commas between'),
+    "seeds as a sweep": (["seeds=0,1"], 'seeds=0,1: must be a list: write "seeds=[0,1]"'),
     "removed option": (["~model.width"], "model.width is missing: set it with model.width=VALUE"),
     "mandatory value": (["dataset=image_folder"], "dataset.root is missing: set it with dataset.root=VALUE"),
     "mistyped option of a part": (
@@ -97,6 +98,8 @@ CASES = {
         ["model._target_=subprocess.Popen"],
         "_target_=subprocess.Popen: must be a subclass of models.classifier.Model, this project's or yours",
     ),
+    "mistyped flag": (["--config-dri=x"], "unknown option --config-dri: did you mean config-dir? choose from cfg, "),
+    "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "no override, in a sweep": (["-m", "foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
@@ -245,6 +248,14 @@ def test_networks_that_import_triton_end_in_one_line_too() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("dataset.root=/nowhere: no folder")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_output_that_nobody_reads_is_no_error(monkeypatch, capsys) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writer, "w"))
+    assert exit_code(lambda: print("help") or 0, "mdl") == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_mdl_options_are_unknown_to_train(command) -> None:

@@ -28,7 +28,7 @@ class Options:
     rate: float
     pair: tuple[float, float]
     kind: Literal["a", "b"]
-    size: int | None
+    size: list[int | list[int]] | Literal["all"]
     group: Group
     _quiet: bool = unhashed(False)
 
@@ -45,7 +45,7 @@ GOOD = {
     },
     "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
     "model": {"name": "m", "_target_": "models.polynomial.PolynomialClassifier", "degree": 1, "sketch": None},
-    "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": None, "group": {"count": 1}},
+    "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": "all", "group": {"count": 1}},
     "seeds": [0], "device": "cpu", "dtype": "float32", "runs_dir": "r", "cache_dir": "c",
 }  # fmt: skip
 
@@ -56,12 +56,12 @@ def changed(section: str, **values):
 
 def test_values_take_the_types_of_the_signature() -> None:
     checked = validate(GOOD, Own)
-    assert checked.part == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size=None, group=Group(count=1))
+    assert checked.part == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size="all", group=Group(count=1))
     assert isinstance(checked.part.rate, float)
     assert checked.eraser["rank_tolerance"] == 1.0
     group = {"count": 1, "buffer": 3}
     assert checked.plain["part"] == {
-        "width": 3, "rate": 1.0, "pair": [1.0, 2.0], "kind": "a", "size": None, "group": group, "_quiet": False
+        "width": 3, "rate": 1.0, "pair": [1.0, 2.0], "kind": "a", "size": "all", "group": group, "_quiet": False
     }  # fmt: skip
     assert validate(checked.plain, Own) == checked
 
@@ -72,6 +72,7 @@ def test_values_take_the_types_of_the_signature() -> None:
         ({"width": "three"}, "part.width=three: input should be a valid integer"),
         ({"pair": [1]}, r"part.pair\[1\]=\[1\]: field required"),
         ({"kind": "c"}, "part.kind=c: input should be 'a' or 'b'"),
+        ({"size": ["x"]}, r"part.size\[0\]=x: input should be a valid integer"),
         ({"witdh": 3}, "unknown key part.witdh: did you mean width"),
         ({"group": {"cuont": 1}}, "unknown key part.group.cuont: did you mean count"),
         ({"group": {}}, "part.group.count is missing: set it with part.group.count=VALUE"),

@@ -26,7 +26,7 @@ class Positional(Network):
 """
 REFUSED_NETWORKS = {
     "Abstract": "own_networks.Abstract: has no reset_parameters: every model defines it",
-    "Module": r"own_networks.Module: must be a subclass of .*Model \(a network: of models.classifier.Classifier\)",
+    "Module": r"own_networks.Module: must be a subclass of .*Model; a network, of models.classifier.Classifier",
     "Untyped": "own_networks.Untyped: option degree has no type: write one, e.g. degree: int",
     "Positional": r"own_networks.Positional: option degree must be keyword-only: write it after \*",
 }
