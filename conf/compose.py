@@ -75,7 +75,7 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
         overrides: of the command line.
 
     Raises:
-        ConfigError: a sweep over an interval.
+        ConfigError: a sweep over an interval, or over no values.
     """
     choices: dict[str, list[str]] = {}
     words = [*(f"{key}={value}" for key, value in params.items()), *overrides]
@@ -84,9 +84,11 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
-            values = override.sweep_string_iterator()
+            values = [*override.sweep_string_iterator()]
         else:
             raise ConfigError(f"{override.input_line}: a sweep takes single values: name them, {key}=VALUE,VALUE")
+        if not values:
+            raise ConfigError(f"{override.input_line}: has no values, and the sweep no runs: name at least one")
         choices[key] = [f"{key}={value}" for value in values]
     return choices
 

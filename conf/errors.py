@@ -75,6 +75,20 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
     return code
 
 
+def make_folder(key: str, folder: str) -> None:
+    """Make the folder that an option names, unless it is there.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    except OSError as error:
+        raise ConfigError(
+            f"{key}={folder}: cannot be made ({error.strerror}): choose another folder, {key}=FOLDER"
+        ) from error
+
+
 def is_shortage(error: BaseException) -> bool:
     """Return whether memory was too short for an object, or for a library to be loaded."""
     return isinstance(error, MemoryError) or (

@@ -16,6 +16,7 @@ import yaml
 from torch import Tensor
 
 from conf import Options
+from conf.errors import make_folder
 from conf.identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target import Target, config_of, require_listed
@@ -251,6 +252,8 @@ class Execution:
             log.info("%s has finished before: nothing to train", run.id)
             run.tidy()
             return result
+        make_folder("runs_dir", self.job.config.runs_dir)
+        make_folder("cache_dir", self.job.config.cache_dir)
         _ = self.job.device  # a missing device is an error before anything is written
         functions = self.functions()
         with interruptible(at_once=True):
@@ -295,7 +298,7 @@ def logged(directory: Path) -> Iterator[None]:
     root.addHandler(handler)
     try:
         yield
-    except BaseException as error:
+    except Exception as error:  # not one that was asked for, such as Ctrl-C
         handler.flush()
         with path.open("a", encoding="utf-8") as file:
             file.write(traceback.format_exc())

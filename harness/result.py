@@ -216,6 +216,9 @@ def unknown_keys(values: Options) -> list[str]:
     return sorted(set(values) - {f.name for f in fields(COMMANDS[str(values[_COMMAND])])} - {_COMMAND})
 
 
+_REMEDY = "launch the run again, which keeps this file aside"
+
+
 def read_result(path: Path) -> Result:
     """Read a finished run's result.json.
 
@@ -227,11 +230,9 @@ def read_result(path: Path) -> Result:
         result = result_of(read_json(path))
         result.require_consistent()
     except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; delete it and launch the run again") from error
+        raise DamagedFileError(f"{error}; {_REMEDY}") from error
     except ValueError as error:
-        raise DamagedFileError(
-            f"{path} is no result of this version: {error}; delete it and launch the run again"
-        ) from error
+        raise DamagedFileError(f"{path} is no result of this version: {error}; {_REMEDY}") from error
     except OSError as error:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"

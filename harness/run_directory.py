@@ -171,7 +171,12 @@ class Run:
         if isinstance(error, LeaseLostError):
             return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        stopped = isinstance(error, KeyboardInterrupt)
+        reason = (
+            "stopped by Ctrl-C; launch it again to continue"
+            if stopped
+            else " ".join(f"{type(error).__name__}: {error}".split())
+        )
         with contextlib.suppress(OSError, LeaseLostError):  # e.g. a full disk: the original error is the one to report
             if isinstance(error, ValueError) and all(
                 _records_no_values(path.name) for path in self.directory.iterdir()

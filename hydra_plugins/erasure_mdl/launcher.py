@@ -11,6 +11,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from conf.check import AtLeast1, ConfigError, check, section_of
+from conf.errors import make_folder
 from conf.sweep_directory import SweepJob, process
 from hydra_plugins.erasure_mdl.jobs import in_turn, planned, unfinished
 
@@ -35,6 +36,7 @@ class SweepLauncher(Launcher):
         setup_globals()
         self.require_options()
         if left := unfinished(planned(self.config, self.hydra_context, job_overrides)):
+            make_folder("runs_dir", self.config.runs_dir)
             self._start(left)
         return []  # results are on disk
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from conf.check import ConfigError
 from conf.errors import exit_code
 from conf.groups import look_in, user_folders
 from erasure.store.regular_files import DamagedFileError
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(options: argparse.Namespace, command: str, overrides: Sequence[str]) -> int:
+    if late := [word for word in overrides if word.startswith("-")]:
+        raise ConfigError(f"{late[0]}: goes before --, where the overrides begin")
     runs = of_sweep(command_named(command), overrides, options.runs) if overrides else on_disk(options.runs)
     if options.action == "discard":
         _discard(runs, delete=options.yes)

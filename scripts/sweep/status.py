@@ -85,7 +85,7 @@ def print_status(runs: Sequence[SweepRun]) -> None:
     if table.row_count:
         output.print(table)
     summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
-    print(f"{len(runs):,} runs: {summary}" if runs else "no runs")
+    print(f"{len(runs):,} run{'s' * (len(runs) > 1)}: {summary}" if runs else "no runs")
     if line := cost(runs):
         print(line)
 

@@ -101,6 +101,7 @@ CASES = {
     "mistyped flag": (["--config-dri=x"], "unknown option --config-dri: did you mean config-dir? choose from cfg, "),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
+    "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
     "no override, in a sweep": (["-m", "foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
     "launcher without -m": (

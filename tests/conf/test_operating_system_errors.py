@@ -82,13 +82,13 @@ def test_a_run_that_cannot_start_is_one_line(
     assert "runs/mdl-digits-leace-linear-" in last_line(outcome.err)
 
 
-@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
-def test_a_folder_that_cannot_be_made_is_one_line_with_a_remedy(command, sweeps: list[str]) -> None:
-    outcome = command(MDL, *sweeps, *TINY, "runs_dir=/proc/foo")
-    assert outcome.code == 1
-    message = last_line(outcome.err)
-    assert "/proc/foo" in message
-    assert "it is not there, and cannot be made: choose others with runs_dir=FOLDER" in message
+@pytest.mark.parametrize("words", [["runs_dir=/proc/foo"], ["cache_dir=/proc/foo"], ["-m", "runs_dir=/proc/foo"]])
+def test_a_folder_that_cannot_be_made_is_one_line_with_its_key(command, words: list[str]) -> None:
+    outcome = command(MDL, *TINY, *words)
+    assert outcome.code == 2
+    key = words[-1].partition("=")[0]
+    said = f"{words[-1]}: cannot be made (No such file or directory): choose another folder, {key}=FOLDER"
+    assert last_line(outcome.err) == said
 
 
 def test_a_disk_that_fills_up_while_a_run_fails_hides_no_error(tmp_path: Path, monkeypatch) -> None:

@@ -101,6 +101,9 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     assert "Traceback" in text
     assert text.rstrip().endswith("RuntimeError: it broke")
     assert failed.value.__notes__ == [f"traceback in {run.directory / 'log.txt'}"]
+    with pytest.raises(KeyboardInterrupt), logged(run.directory):
+        raise KeyboardInterrupt
+    assert (run.directory / "log.txt").read_text() == text
     logging.getLogger("test").warning("after the run")
     assert "after the run" not in (run.directory / "log.txt").read_text()
 
@@ -125,7 +128,9 @@ def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_
 def test_what_is_no_result_is_named_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"result\.json .*delete it and launch the run again") as caught:
+    with pytest.raises(
+        ValueError, match=r"result\.json .*; launch the run again, which keeps this file aside"
+    ) as caught:
         read_result(path)
     assert "\n" not in str(caught.value)
     assert state_of(tmp_path, 0).name == "failed"

@@ -55,7 +55,7 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     run.fail(RuntimeError("it\n broke"))
     assert state("x") == ("failed", "RuntimeError: it broke")
     run.fail(KeyboardInterrupt())
-    assert state("x")[0] == "interrupted"
+    assert state("x") == ("interrupted", "stopped by Ctrl-C; launch it again to continue")
     (run.directory / "state.json").write_text("{")
     assert state("x")[0] == "failed"
     lock.unlink()

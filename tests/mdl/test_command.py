@@ -196,7 +196,7 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out
-    assert f"{path} was edited or damaged: its checksum does not match its content; delete it" in shown.err
+    assert f"{path} was edited or damaged: its checksum does not match its content; launch the run again" in shown.err
     assert command(MDL, *arguments).code == 0
     assert "kept as result.damaged-" in caplog.text
     again = read_json(path)

@@ -51,6 +51,8 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert "6 runs: 2 finished, 1 running, 1 failed, 1 interrupted, 1 missing" in out
     assert "RuntimeError: the loss is not finite" in out
     assert re.search(r"process 12 on node7, heartbeat \d+ s ago", out)
+    assert sweep(["status", str(half_done), "--", *OVERRIDES, "--retry-failed"]) == 2
+    assert capsys.readouterr().err == "--retry-failed: goes before --, where the overrides begin\n"
     assert sweep(["status", str(half_done)]) == 1
     assert "5 runs: 2 finished, 1 running, 1 failed, 1 interrupted" in capsys.readouterr().out
     for run in runs_in(half_done):
