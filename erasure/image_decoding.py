@@ -68,7 +68,7 @@ def decode(
     except _RefusedError as error:
         raise ValueError(f"{where} {error}") from None
     except Exception as error:  # Pillow's readers raise whatever damaged bytes lead them to
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        reason = re.sub(r" <[^>]*>", "", " ".join(str(error).split()))[:160] or type(error).__name__  # no objects
         raise ValueError(f"{where} cannot be read as an image ({reason}): replace or delete it") from error
     return array if array.ndim == 3 else array[:, :, None]
 

@@ -1,5 +1,6 @@
 """Class counts, means and covariances: the statistics behind every closed-form eraser."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,14 +99,18 @@ class ClassMoments(Accumulator):
         moments = cls(d, k, device=device, pooled=options["pooled"], precision=getattr(torch, options["precision"]))
         return moments.load_state_dict(tensors)
 
-    def require_examples(self, at_least: int = 2) -> None:
-        """Raise ValueError that names the classes unless every class has `at_least` examples."""
-        if short := [j for j, count in enumerate(self.sizes) if count < at_least]:
+    def require_examples(self, names: Sequence[str] = ()) -> None:
+        """Raise ValueError that names the classes unless every class has two examples.
+
+        Args:
+            names: of the classes; empty for their numbers.
+        """
+        if short := [j for j, count in enumerate(self.sizes) if count < 2]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:
                 raise ValueError("no example has label 0: labels start at 0; subtract the smallest label from all")
-            named = ", ".join(f"class {j} has {self.sizes[j]}" for j in short[:5])
+            named = ", ".join(f"class {names[j] if names else j} has {self.sizes[j]}" for j in short[:5])
             raise ValueError(
-                f"every class needs at least {at_least} examples, but {named}"
+                f"every class needs at least 2 examples, but {named}"
                 f"{' …' if len(short) > 5 else ''}: add examples or drop the class"
             )
 

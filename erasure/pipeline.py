@@ -185,7 +185,7 @@ def _statistics(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
     moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=device)
-    moments.require_examples()
+    moments.require_examples(raw.class_names)
     if not train.images.is_floating_point():
         moments.rescale(1 / raw.max_value)  # after the fit, which is exact on 8-bit integers
     scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None

@@ -38,8 +38,10 @@ class ImageFolder(Source):
         held_out = next((name for name in _HELD_OUT if (Path(self.root) / name).is_dir()), None)
         classes = sorted({path.parent.name for path in train})
         if len(classes) < 2:
+            loose = sum(path.suffix.lower() in _SUFFIXES for path in (Path(self.root) / "train").iterdir())
+            hint = f"; {loose} images lie in train/ itself: move them to train/<class>/" if loose else ""
             raise ValueError(
-                f"root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders"
+                f"root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders{hint}"
             )
         test = self._split(held_out) if held_out else []
         if unknown := sorted({path.parent.name for path in test} - set(classes)):

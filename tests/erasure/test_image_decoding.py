@@ -74,6 +74,7 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (b"not an image", r"a cannot be read as an image \(cannot identify image file\): replace or delete it"),
         (tiff(np.float32), "a has values of mode F, whose range is not known"),
         (tiff(np.int32), "a has values of mode I, whose range is not known"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),
