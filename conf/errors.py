@@ -22,8 +22,6 @@ FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"a file is where a folder should be: {_ELSEWHERE}"),
-    errno.ENOENT: f"it is not there, and cannot be made: {_ELSEWHERE}",
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
 }

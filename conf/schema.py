@@ -5,7 +5,6 @@ sections of dataset, eraser and model each name a class, whose keyword-only argu
 or dataset needs no entry here.
 """
 
-import os
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
@@ -75,9 +74,6 @@ class Config:
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
-        for key, folder in (("runs_dir", self.runs_dir), ("cache_dir", self.cache_dir)):
-            if os.path.isfile(folder):  # noqa: PTH113 (False where it may not be asked)
-                raise ConfigError(f"{key}={folder}: is a file: give a folder, which is made if it is not there")
 
     @property
     def plain(self) -> Options:

@@ -83,6 +83,7 @@ class InProcess(SweepLauncher):
             )
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
+        make_folder("cache_dir", self.config.cache_dir)
         process.waits_for_others = False
         for job in in_turn(jobs, process.sweep, join=self.shares_runs):
             _ = self.carry_out(job).return_value  # raises where its end could not be noted, or it is yielded again

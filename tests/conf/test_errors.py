@@ -265,14 +265,6 @@ def test_mdl_options_are_unknown_to_train(command) -> None:
     assert outcome.err.startswith("unknown key mdl: ")
 
 
-def test_a_sweep_is_checked_before_its_first_job_runs(command) -> None:
-    outcome = command(MDL, "-m", "model=mlp,linear", "model.width=8,16")
-    assert outcome.code == 2
-    line = "unknown model=linear option width: choose from degree, sketch; nothing was started (as 1 others of the 4)"
-    assert outcome.err.strip() == line
-    assert not (Path.cwd() / "cache").exists()
-
-
 def test_a_run_that_diverges_fails_with_exit_code_1_and_says_where_its_traceback_is(command) -> None:
     outcome = command(TRAIN, "train.lr=1e38", "train=quick", "logger.mode=disabled")
     assert outcome.code == 1

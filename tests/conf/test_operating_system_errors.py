@@ -53,15 +53,6 @@ def last_line(err: str) -> str:
     return err.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("key", ["runs_dir", "cache_dir"])
-@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
-def test_a_file_is_no_folder(command, key: str, sweeps: list[str]) -> None:
-    Path("taken").write_text("")
-    outcome = command(MDL, *sweeps, *TINY, f"{key}=taken")
-    assert outcome.code == 2
-    assert f"{key}=taken: is a file: give a folder" in last_line(outcome.err)
-
-
 @pytest.mark.parametrize(
     ("number", "said"),
     [
@@ -82,12 +73,15 @@ def test_a_run_that_cannot_start_is_one_line(
     assert "runs/mdl-digits-leace-linear-" in last_line(outcome.err)
 
 
-@pytest.mark.parametrize("words", [["runs_dir=/proc/foo"], ["cache_dir=/proc/foo"], ["-m", "runs_dir=/proc/foo"]])
-def test_a_folder_that_cannot_be_made_is_one_line_with_its_key(command, words: list[str]) -> None:
-    outcome = command(MDL, *TINY, *words)
+@pytest.mark.parametrize("folder", ["/proc/foo", "taken"])
+@pytest.mark.parametrize("key", ["runs_dir", "cache_dir"])
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_folder_that_cannot_be_made_is_one_line_with_its_key(command, folder: str, key: str, sweeps: list) -> None:
+    Path("taken").write_text("")
+    outcome = command(MDL, *sweeps, *TINY, f"{key}={folder}")
     assert outcome.code == 2
-    key = words[-1].partition("=")[0]
-    said = f"{words[-1]}: cannot be made (No such file or directory): choose another folder, {key}=FOLDER"
+    reason = "File exists" if folder == "taken" else "No such file or directory"
+    said = f"{key}={folder}: cannot be made ({reason}): choose another folder, {key}=FOLDER"
     assert last_line(outcome.err) == said
 
 

@@ -39,8 +39,6 @@ def test_a_target_builds_its_class_from_its_options() -> None:
     assert Target(GOOD["eraser"]).options == {"rank_tolerance": 1}
     with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
         model.build(TrainSettings)
-    with pytest.raises(ConfigError, match=r"_target_=no\.such: cannot be imported"):
-        Target({"_target_": "no.such"}).resolve()
 
 
 @pytest.mark.parametrize("path", ["this.s", "antigravity.x", "idlelib.pyshell.main", "isympy.x", "__main__.main", ""])

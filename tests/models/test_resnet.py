@@ -65,11 +65,6 @@ def test_it_has_twenty_layers_and_the_papers_number_of_parameters() -> None:
     assert round(count_parameters(model), -4) == PAPERS_COUNT
 
 
-def test_no_image_sees_another() -> None:
-    model, x = drawn(), images(4, 3, 32, 32)
-    torch.testing.assert_close(model(x)[:1], model(x[:1]))
-
-
 @pytest.mark.parametrize(
     ("shape", "width", "message"),
     [
