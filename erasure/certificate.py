@@ -32,19 +32,23 @@ class Certificate:
         mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
         covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, with Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
-        out_of_range: fraction of erased values that are not possible pixels: outside [0, 1], z-scoring undone.
+        out_of_range: fraction of erased values that are not admissible: of pixels those outside [0, 1], z-scoring
+            undone. None if `certify` was not told what is admissible.
         rounding: effect of rounding values once to the stored dtype, on the scale of the gaps.
         linear_r2: share of the variance of one-hot labels that the best linear prediction explains, fitted to the
             split itself. It does not depend on scale; the gaps miss directions of little variance.
         linear_chance: its mean if the split's labels were shuffled, p / (n - 1). After an eraser of order one,
             `linear_r2` is 0 on the training split, and about this on others.
-        quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
+        quadratic_r2: the same for polynomials of degree two in `quadratic_directions` principal components of the
+            coordinates, each scaled to unit variance. A value near chance is no proof of absence: other directions may
+            tell the class. `order_z_scores`, of directions chosen without that scaling, may show it.
         quadratic_chance: likewise.
         quadratic_directions: as many as the number of examples allows (`erasure.predictability`).
         order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.order_spectra`), in the
             directions of largest variance of the erased training split, of at most 5,000 examples.
         order_errors: standard errors of the shares over examples.
-        order_z_scores: shares in standard deviations under shuffled labels.
+        order_z_scores: shares in standard deviations under shuffled labels. Far below 0 on the split an eraser was
+            fitted to: the order's class moments are closer than sampling would leave them, as they were made equal.
         order_directions: number of directions of the order spectrum.
         order_variance: share of the variance that these directions hold.
 
@@ -56,7 +60,7 @@ class Certificate:
     mean_gap: float
     covariance_gap: float
     edit_size: float
-    out_of_range: float
+    out_of_range: float | None
     rounding: float
     linear_r2: float | None = None
     linear_chance: float | None = None
@@ -106,7 +110,7 @@ def certify(
     z: Any,
     reference: ClassMoments,
     *,
-    admissible: tuple[Tensor | float, Tensor | float] = (0.0, 1.0),
+    admissible: tuple[Tensor | float, Tensor | float] | None = None,
     after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate: ...
 @overload
@@ -117,7 +121,7 @@ def certify(
     z: Any,
     reference: ClassMoments | ConceptMoments | None = None,
     *,
-    admissible: tuple[Tensor | float, Tensor | float] = (0.0, 1.0),
+    admissible: tuple[Tensor | float, Tensor | float] | None = None,
     after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate | ConceptCertificate:
     """Measure the information about the concept that one split of erased examples still has.
@@ -127,7 +131,7 @@ def certify(
         erased: examples as they are stored, [n, ...].
         z: labels [n], or the concept in any form that `ConceptMoments` takes.
         reference: moments of the training split before erasure; those of `original` by default.
-        admissible: least and largest admissible value, of all coordinates or of each, [1, ...].
+        admissible: least and largest admissible value, of all coordinates or of each, [1, ...]; (0, 1) for pixels.
         after: moments of `erased` and whitening of the erased training split, for the orders; both of `erased` by
             default.
 
@@ -153,17 +157,20 @@ def certify(
     else:
         moments, whitening = after
     mean_gap, covariance_gap = _gaps(moments, total, variance)
-    low, high = admissible
     return Certificate(
         n=len(labels),
         mean_gap=mean_gap,
         covariance_gap=covariance_gap,
         edit_size=edit_size,
-        out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
+        out_of_range=admissible and _out_of_range(erased, *admissible),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
         **_predictions(erased, labels, moments),
         **_orders(erased.to(total.device), labels, whitening or whitening_of(moments)),
     )
+
+
+def _out_of_range(erased: Tensor, low: Tensor | float, high: Tensor | float) -> float:
+    return int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel())
 
 
 def _gaps(after: ClassMoments, total: Tensor, variance: Tensor) -> tuple[float, float]:

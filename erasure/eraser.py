@@ -181,7 +181,10 @@ class Eraser(ABC):
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
-            raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z as well")
+            raise ValueError(
+                f"{type(self).__name__} maps each class in its own way: pass the labels z as well; "
+                "without labels: LeaceEraser or AlfQleaceEraser"
+            )
         erased = self._erase(rows, labels).reshape(values.shape)
         return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
 
@@ -208,14 +211,28 @@ class Eraser(ABC):
 
         return by_rows(moved, torch.empty_like(flat))
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
-        """Return a copy with tensors on `device`, floating ones in `dtype`, in which it then computes."""
+    def to(
+        self,
+        device: torch.device | str | torch.dtype | None = None,
+        dtype: torch.dtype | torch.device | str | None = None,
+    ) -> Self:
+        """Return a copy with tensors on `device`, floating ones in `dtype`, in which it then computes.
+
+        Either may be first, as in `eraser.to(torch.float32)`.
+
+        Raises:
+            ValueError: two devices or two dtypes, or a dtype that is not floating.
+        """
+        where, kind = (dtype, device) if isinstance(device, torch.dtype) else (device, dtype)
+        if isinstance(where, torch.dtype) or isinstance(kind, torch.device | str) or kind not in (None, *_FLOATING):
+            allowed = ", ".join(map(str, _FLOATING))
+            raise ValueError(f"to({device}, {dtype}): give at most a device and one dtype of {allowed}")
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Eraser):
-                vars(other)[name] = value.to(device, dtype)
+                vars(other)[name] = value.to(where, kind)
             elif isinstance(value, Tensor):
-                vars(other)[name] = value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+                vars(other)[name] = value.to(device=where, dtype=kind if value.is_floating_point() else None)
         return other
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -46,9 +46,10 @@ def linear_prediction(moments: ClassMoments | ConceptMoments, dtype: torch.dtype
 def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
     """Return the best prediction from leading directions of the data, their squares and their products.
 
-    All directions would give more features of degree two than there are examples. The r directions of largest variance
-    are taken, of coordinates scaled to unit variance and whatever the labels, so that there are r (r + 3) / 2 features,
-    at most 1,000 and a quarter of the examples.
+    All directions would give more features of degree two than there are examples: r (r + 3) / 2 of r directions may be
+    at most 1,000, and a quarter of the examples. The directions are the first r principal components of the coordinates
+    scaled to unit variance, whatever the labels. Where coordinates hardly correlate these are nearly arbitrary, and
+    what few coordinates tell is missed.
 
     Args:
         x: examples, [n, ...].

@@ -19,7 +19,7 @@ _callback: ContextVar[Callable[[str, float, str], None] | None] = ContextVar("pr
 
 @contextmanager
 def on_progress(callback: Callable[[str, float, str], None]) -> Iterator[None]:
-    """Call `callback(title, done, detail)` as fits and erasures proceed; without it they print nothing.
+    """Call `callback(title, done, detail)` as fits and erasures proceed; without it they show no progress.
 
     The fraction `done` of the computation called `title` runs from 0 to 1.
 

@@ -136,7 +136,7 @@ def test_an_eraser_outlives_its_process_and_moves(digits, kind: type[Eraser], tm
         assert type(loaded) is kind
         torch.testing.assert_close(loaded(x, z), eraser(x, z), rtol=0, atol=1e-13)  # strides may be others
         assert loaded.state_dict().keys() == eraser.state_dict().keys()
-    single = eraser.to("cpu", torch.float32)
+    single = eraser.to("cpu").to(torch.float32)
     assert all(tensor.dtype == torch.float32 for tensor in single.state_dict().values())
     assert not torch.equal(single(x, z), eraser(x, z))
     torch.testing.assert_close(single(x.float(), z), eraser(x.float(), z), rtol=0, atol=2e-5)

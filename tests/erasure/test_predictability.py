@@ -84,6 +84,17 @@ def test_each_eraser_leaves_what_its_order_says_on_the_digits(digits) -> None:
     assert qleace.quadratic_r2 < 1e-6
 
 
+def test_quadratic_r2_is_near_chance_where_few_of_many_scaled_coordinates_tell_and_order_2_is_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.arange(1000) % 4
+    x = torch.randn(1000, 100, generator=generator, dtype=torch.float64)
+    x[torch.arange(1000), z] *= 3
+    erased = certificate(x, LeaceEraser.fit(x, z)(x), z)
+    assert erased.quadratic_r2 < erased.quadratic_chance + 0.05
+    assert erased.order_z_scores[1] > 30
+    assert erased.order_z_scores[0] < -5  # made equal on this very sample
+
+
 def test_thin_directions_show_here_where_gaps_hide_them() -> None:
     x, z = sample()
     thin = x[:, 5:] * (1 + 1e-6 * z[:, None])
