@@ -186,8 +186,15 @@ def _joined(refused: str, words: Sequence[str]) -> str:
 
 def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
+    if key.startswith("hydra.launcher."):
+        named = [word.partition("=")[2] for word in overrides if word.startswith("hydra/launcher=")]
+        launcher = named[-1] if named else "in_process"
+        options = keys("hydra/launcher", launcher) if launcher in choices("hydra/launcher") else {}
+        known = [option for option in options if option not in ("name", "_target_")]
+        option = key.removeprefix("hydra.launcher.")
+        return f"{unknown_key(option, known, f'hydra/launcher={launcher} option ')}; see --help hydra/launcher"
     if group == "hydra":
-        return f"unknown key {key}: Hydra, or the launcher that hydra/launcher= names, has no such option"
+        return f"unknown key {key}: Hydra has no such option"
     selected = chosen(command, overrides)
     if key == _EXPERIMENT:
         written = next((word for word in overrides if word.startswith(f"{key}=")), f"{key}=NAME")

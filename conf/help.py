@@ -10,7 +10,7 @@ from conf.groups import CONF, choices, chosen, file_of, look_in
 
 _HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
 _WIDTH, _COMMENTS = 118, 38  # columns of a line, and where comments begin
-_EXPERIMENTS = "experiments"
+_EXPERIMENTS, _LAUNCHER = "experiments", "hydra/launcher"
 
 
 def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
@@ -27,6 +27,8 @@ def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
     words = look_in(words)
     overrides = [word for word in words if "=" in word]
     selected = {group: selection[0] for group, selection in chosen(command, overrides).items()}
+    named = [value for key, _, value in (word.partition("=") for word in overrides) if key == _LAUNCHER]
+    selected[_LAUNCHER] = named[-1] if named else "in_process"
     for topic in (word for word in words if word not in overrides and not word.startswith("-")):
         if topic not in (*selected, _EXPERIMENTS):
             raise ConfigError(unknown_key(topic, [*selected, _EXPERIMENTS], "help topic "))
@@ -45,11 +47,11 @@ def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
     ]
     for group, choice in selected.items():
         names = ", ".join(f"*{name}" if name == choice else name for name in choices(group))
-        first = f"  {group + '=':<13}"
+        first = f"  {group + '=':<16}"
         lines += textwrap.wrap(names, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
     lines += ["", "Keys of the choices made, with their values; GROUP=CHOICE --help shows those of another choice:"]
     for group, choice in selected.items():
-        lines += [_aligned(f"  {group}.{line}") for line in _options(group, choice)]
+        lines += _option_lines(group, choice)
     lines += [_aligned(f"  {line}") for line in _key_lines(CONF / "base.yaml", CONF / f"{command}.yaml")]
     lines += [
         "",
@@ -60,6 +62,10 @@ def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def _option_lines(group: str, choice: str) -> list[str]:
+    return [_aligned(f"  {group.replace('/', '.')}.{line}") for line in _options(group, choice)]
+
+
 def _aligned(line: str) -> str:
     """Return a line with its comment at the column where the others' are."""
     said, hash_, comment = line.partition(" # ")
@@ -67,9 +73,12 @@ def _aligned(line: str) -> str:
 
 
 def _choices(command: str, group: str, selected: str) -> str:
-    """Return a group's choices, a line each."""
-    lines = [f"python -m {command} {group}=CHOICE, one of (* chosen here):"]
+    """Return a group's choices, a line each, and the keys of launchers."""
+    sweep = "-m " if group == _LAUNCHER else ""
+    lines = [f"python -m {command} {sweep}{group}=CHOICE, one of (* chosen here):"]
     lines += [f"  {'*' if name == selected else ' '} {name:<17} {_title(group, name)}" for name in choices(group)]
+    for name in choices(group) if group == _LAUNCHER else []:
+        lines += ["", f"Keys of {group}={name}:", *_option_lines(group, name)] if _options(group, name) else []
     return "\n".join(lines)
 
 

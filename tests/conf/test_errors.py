@@ -112,7 +112,10 @@ CASES = {
         ["-m", "hydra.launcher._target_=foo.Bar"],
         "hydra.launcher._target_=foo.Bar: choose how a sweep runs by name: hydra/launcher=in_process, hydra",
     ),
-    "option of no launcher": (["-m", "hydra.launcher.foo=1"], "unknown key hydra.launcher.foo: Hydra, or the launcher"),
+    "option of no launcher": (
+        ["-m", "hydra/launcher=slurm", "hydra.launcher.partiton=gpu"],
+        "unknown hydra/launcher=slurm option partiton: did you mean partition? choose from account, ",
+    ),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
         "hydra.launcher.workers=foo: input should be a valid integer",

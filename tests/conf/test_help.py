@@ -31,6 +31,11 @@ def test_experiments_are_those_of_the_command() -> None:
 
 def test_a_group_is_a_topic_and_keys_are_those_of_the_choice() -> None:
     assert "\n  * qleace " in help_text("mdl", "", ["eraser=qleace", "--help", "eraser"])
+    launchers = help_text("mdl", "", ["--help", "hydra/launcher"])
+    assert "\n  * in_process " in launchers
+    assert re.search(r"\n  hydra.launcher.partition: null +# ", launchers)
+    assert max(map(len, launchers.splitlines())) <= 120
+    assert "  hydra.launcher.workers: null" in help_text("mdl", "", ["hydra/launcher=local", "--help"])
     page = help_text("mdl", "", ["dataset=image_folder", "model=linear", "--help"])
     assert "  dataset.root: ???" in page
     assert "model.width" not in page
