@@ -3,12 +3,13 @@
 import functools
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from erasure.progress import Display
+from erasure.progress import Display, on_progress
 from harness.logger import Logger
 from harness.run_directory import Run, Tensors
 from harness.sample_info_fields import Information
@@ -31,6 +32,7 @@ from train.randomness import generator
 log = logging.getLogger(__name__)
 
 _REFITTED = 16  # examples per stored block where the eraser is refitted without each
+_KERNEL = 0.5  # of the time for one output; leaving out costs the cube of the outputs, the kernel their square
 _WORTH_SAVING_S = 10.0  # a kernel that takes longer is saved while the run is unfinished
 
 
@@ -57,12 +59,11 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
 
 def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Show) -> Scored:
     settings = examples.settings
-    scoring = 0.1 if settings.summaries.trained else 0.9  # of the time
+    scoring = 0.1 if settings.summaries.trained else 0.9 if settings.summaries.orders else 1.0  # of the time
     everything, show = show, part_of(show, 0, scoring)
     show(0.0, "kernel")
     network = LinearizedNetwork(problem, _kernels(examples, problem, run))
-    show(0.5, "leaving out")
-    changes, without = _changes(examples, network, run, show)
+    changes, without = _changes(examples, network, run, part_of(show, _KERNEL / problem.y.shape[1], 0.9))
     dynamics = network.dynamics
     scores = {
         "f_si_nats": functional_information(changes, settings.sigma),
@@ -150,13 +151,18 @@ def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Sho
             save_block(run.directory, problem.seed, block, *signed)
         return [weight.tolist(), prediction.tolist(), without.tolist()]
 
+    show(0.0, "leaving out: preparation")
     y, everything, m = examples.targets(examples.held_out_labels), torch.arange(len(problem.x)), len(problem.held_out)
     blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes, m)
+    show = part_of(show, 0.0 if examples.refitting else network.dynamics.preparation, 1)
     stored = []
     for j, block in enumerate(blocks):
-        show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
+        inside = part_of(show, j / len(blocks), (j + 1) / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
+        inside(0.0, "")
         name = f"without-{problem.seed}-{int(block[0])}-{int(block[-1])}"
-        stored.append(run.step(name, functools.partial(left_out, block)))
+        shown = on_progress(lambda _, done, detail, inside=inside: inside(done, f", {detail}"))
+        with nullcontext() if examples.refitting else shown:
+            stored.append(run.step(name, functools.partial(left_out, block)))
     if pairwise:
         keep_only(run.directory, problem.seed, blocks)
     weight, prediction, without = (
