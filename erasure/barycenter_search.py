@@ -1,7 +1,7 @@
 """Barycenters of covariances by the fixed point on square-root factors."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,15 @@ from torch import Tensor
 from erasure.linalg import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
 from erasure.progress import report_progress
+
+_TITLE = "barycenter of class covariances"  # of the progress
+
+
+def reported_classes(k: int) -> Iterator[int]:
+    """Yield 0..k-1, and report each: the class whose covariance is decomposed for the search."""
+    for j in range(k):
+        report_progress(_TITLE, 0.0, f"decomposition of class {j}")
+        yield j
 
 
 @dataclass(frozen=True)
@@ -100,9 +109,7 @@ def align(
         if excess[-1] <= tolerance:
             break
         done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which has no excess yet
-        report_progress(
-            "barycenter of class covariances", min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}"
-        )
+        report_progress(_TITLE, min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}")
     return Alignment(root, rotations, tuple(excess))
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align
+from erasure.barycenter_search import Search, align, reported_classes
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
@@ -158,7 +158,8 @@ class GradientEraser(Eraser):
         return self
 
     def _target(self, moments: ClassMoments) -> Tensor:
-        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
+        classes = reported_classes(moments.num_classes)
+        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in classes]
         root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
         return root @ root.T
 

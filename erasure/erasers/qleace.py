@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align
+from erasure.barycenter_search import Search, align, reported_classes
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
@@ -81,7 +81,7 @@ class QleaceEraser(ClassMapsEraser):
         moments.require_examples()
         factors = [
             CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j])
-            for j in range(moments.num_classes)
+            for j in reported_classes(moments.num_classes)
         ]
         rank = _common_rank(factors)
         # the least edit of limited rank is no convex problem: the search can crawl past saddle points

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure import ClassMoments, GradientEraser, QleaceEraser
+from erasure import ClassMoments, GradientEraser, QleaceEraser, on_progress
 from erasure.certificate import Certificate, certify
 from erasure.datasets.digits import Digits
 from erasure.source import LabelledImages
@@ -171,8 +171,10 @@ def test_shape_and_dtype_are_kept(few, dtype: torch.dtype) -> None:
 def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
     x, z = few
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS)
-    erased = eraser.fit_transform(x, z)
+    eraser, details = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS), list[str]()
+    with on_progress(lambda _title, _done, detail: details.append(detail)):
+        erased = eraser.fit_transform(x, z)
+    assert details[:3] == [f"decomposition of class {j}" for j in range(3)]  # before the first round
     # in float64: line searches amplify the rounding of sums in another order, in float32 to whole grey levels
     torch.testing.assert_close(eraser(x[order], z[order]), erased[order], rtol=0, atol=1e-11)
 
