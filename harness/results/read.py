@@ -133,7 +133,9 @@ def read_run(directory: Path) -> StoredRun:
         raise UnusableError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
-        raise UnusableError(f"{RESULT} cannot be used ({reason}): launch the run again, which keeps this file aside") from error
+        raise UnusableError(
+            f"{RESULT} cannot be used ({reason}): launch the run again, which keeps this file aside"
+        ) from error
     try:
         believed = believed_result(result, directory)
     except ValueError as error:

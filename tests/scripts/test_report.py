@@ -80,7 +80,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys, no_fig
     lines = capsys.readouterr().err.splitlines()
     for run, expected in (
         (half, "no result.json: unfinished, shown as incomplete"),
-        (torn, "result.json cannot be used (edited or damaged): delete it, and run it again"),
+        (torn, "result.json cannot be used (edited or damaged): launch the run again, which keeps this file aside"),
         (empty, "no result.json, and no configuration"),
         (lacking, "result.json lacks certificate"),
         (nats, "mixed units?"),
