@@ -11,13 +11,14 @@ from torch import Tensor
 
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
-from erasure.device_memory import free_bytes
+from erasure.device_memory import fitting_device
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
+from erasure.precision import require_precision
 from erasure.progress import shown_progress
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.splits import splits
@@ -199,22 +200,6 @@ def _statistics(
     return moments, scaling
 
 
-def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
-    """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
-    needed = eraser.fitting_bytes(dim, num_classes)
-    cpu = torch.device("cpu")
-    if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # no float64 on Apple's
-        log.info("%s is fitted on the CPU: it needs %.1f GB in float64", eraser.__name__, needed / 1e9)
-        device = cpu
-    if device == cpu and needed > (free := free_bytes(cpu)):
-        raise ValueError(
-            f"{eraser.__name__} needs about {needed / 1e9:.0f} GB at once for {dim:,} values per example and "
-            f"{num_classes} classes, but {free / 1e9:.0f} GB are free: take smaller images, fewer classes, or "
-            "another machine"
-        )
-    return device
-
-
 @dataclass(frozen=True)
 class Numbers:
     """Numbers that are erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
@@ -258,33 +243,6 @@ class Numbers:
             )
             for name, part in splits.items()
         }
-
-
-def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
-    """Raise ValueError where vectors are so far from zero that rounding blurs how they differ.
-
-    Rounding a coordinate to `dtype` adds about eps |m| / √12 to it. It must not exceed a thousandth of the standard
-    deviation, or the share that the dtype itself loses of any value.
-
-    Args:
-        x: the training vectors [n, ...], before anything was done to them.
-        moments: theirs on the scale where they are rounded.
-        dtype: that they are rounded to.
-        remedy: what to do about it.
-    """
-    varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0
-    if not varies.any():
-        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
-    eps, mean = torch.finfo(dtype).eps, moments.mean.abs()
-    std = moments.total.diagonal().clamp(min=0).sqrt()
-    blurred = varies & (eps / 12**0.5 * mean > max(1e-3, eps) * std)
-    if blurred.any():
-        i = int(blurred.nonzero()[0])
-        raise ValueError(
-            f"column {i} has mean {float(moments.mean[i]):.3g} and standard deviation {float(std[i]):.3g}: rounding to "
-            f"{str(dtype).removeprefix('torch.')} blurs it by more than a thousandth, as {int(blurred.sum())} of "
-            f"{len(std)} columns; {remedy}"
-        )
 
 
 def _channel_statistics(images: Tensor) -> dict[str, Tensor]:

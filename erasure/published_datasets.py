@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from erasure.source import MissingDataError, RawImages, Source
-from erasure.store.checked_files import DiskFullError, fingerprint
+from erasure.store.atomic_files import DiskFullError
+from erasure.store.checked_files import fingerprint
 
 _SILENCE_S = 60.0  # a server that sends nothing for this long is taken to be gone
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from erasure.store.checked_files import replacing
+from erasure.store.atomic_files import replacing
 from harness.results.run_labels import Label
 
 if TYPE_CHECKING:  # the order of erasers needs no matplotlib

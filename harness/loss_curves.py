@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from erasure.store.checked_files import write_text
+from erasure.store.atomic_files import write_text
 from erasure.store.regular_files import regular
 from harness.result_fields import SharpDrops
 

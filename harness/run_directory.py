@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from erasure.store.atomic_files import remove, write_text
 from erasure.store.checked_files import (
     DamagedFileError,
     file_checksum,
     load_tensors,
     read_json,
     read_values,
-    remove,
     save_tensors,
     write_json,
-    write_text,
 )
 from erasure.store.lease import Lease, LeaseLostError
 from erasure.store.regular_files import regular

@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from erasure.store.checked_files import load_tensors, remove, save_tensors
+from erasure.store.atomic_files import remove
+from erasure.store.checked_files import load_tensors, save_tensors
 
 _BLOCKS = "pairwise-{}-*.safetensors"  # seed; first and last example
 

@@ -11,8 +11,8 @@ from rich import box
 from rich.table import Table
 
 from erasure.progress import console
+from erasure.store.atomic_files import remove
 from erasure.store.cache import Cache, CachedFile
-from erasure.store.checked_files import remove
 from scripts.command_line import argument_parser
 
 

@@ -19,7 +19,7 @@ import wandb_workspaces.reports.v2.interface as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from erasure.store.checked_files import write_text
+from erasure.store.atomic_files import write_text
 from harness.logger import ignore_local_settings
 from harness.results.arrange import arrange
 from harness.results.columns import table_of

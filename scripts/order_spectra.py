@@ -14,12 +14,12 @@ import torch
 
 from conf.errors import exit_code
 from erasure.order_spectra import OrderSpectrum, order_spectrum
-from erasure.store.checked_files import write_text
+from erasure.store.atomic_files import write_text
 from harness.figures import eraser_colours, figure_at
 from harness.results.run_labels import display_name
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.erased_datasets import erased_by
+from scripts.job_with_eraser import erased_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

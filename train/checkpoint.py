@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from erasure.store.checked_files import DamagedFileError, load_tensors, remove, save_tensors
+from erasure.store.atomic_files import remove
+from erasure.store.checked_files import DamagedFileError, load_tensors, save_tensors
 from harness.interruption import Interruption, interruptible
 
 log = logging.getLogger(__name__)

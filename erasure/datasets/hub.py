@@ -5,7 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from erasure.optional_packages import needs
 from erasure.published_datasets import FetchError
-from erasure.store.checked_files import file_checksum, remove, write_text
+from erasure.store.atomic_files import remove, write_text
+from erasure.store.checked_files import file_checksum
 from erasure.store.lease import Lease
 
 SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come

@@ -11,7 +11,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from erasure.store.checked_files import DamagedFileError, Values, load_tensors, remove, save_tensors
+from erasure.store.atomic_files import remove
+from erasure.store.checked_files import DamagedFileError, Values, load_tensors, save_tensors
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, Lease
 
 log = logging.getLogger(__name__)

@@ -1,12 +1,9 @@
-"""Atomic files: written under a temporary name, fsynced, renamed. Tensors as safetensors, never pickle."""
+"""Files with checksums: tensors as safetensors, never pickle, and JSON."""
 
 import contextlib
 import errno
 import hashlib
 import json
-import os
-import secrets
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from erasure.store.atomic_files import replacing, write_text
 from erasure.store.regular_files import DamagedFileError, regular
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
@@ -26,56 +24,6 @@ _SETTLED_NS = 2 * 10**9  # after its last change a file may change again within 
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 Values = dict[str, Any]  # JSON-like
-
-
-class DiskFullError(OSError):
-    """No space left for a file; nothing was overwritten."""
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success it is flushed to disk and renamed to `path`.
-
-    The folder contains all files of a killed writer: safetensors also writes a temporary file, under an unrelated name.
-
-    Raises:
-        DiskFullError: no space is left; `path` is as it was.
-        FileNotFoundError: the folder was deleted meanwhile; `path` is unchanged.
-    """
-    folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    temporary = folder / path.name
-    try:
-        folder.mkdir(parents=True)  # with the umask's permissions: others may have to delete it
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # safetensors' 0600 is useless in a shared cache
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except (OSError, SafetensorError) as error:
-        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):
-            raise DiskFullError(
-                errno.ENOSPC, f"no space left on disk for {path}: free some, or move cache_dir and runs_dir"
-            ) from error
-        if isinstance(error, SafetensorError) and not folder.exists():
-            raise FileNotFoundError(errno.ENOENT, "deleted while it was written", str(folder)) from error
-        raise
-    finally:
-        remove(folder)
-
-
-def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it; one that is gone already is as good."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, values: Mapping[str, object]) -> None:
@@ -149,7 +97,7 @@ def _values(header: Mapping[str, str], path: Path) -> Values:
 
 
 def checksum(path: Path) -> str:
-    """Read metadata that `save_tensors` wrote, from the header; DamagedFileError if that is damaged or cut short."""
+    """Read the checksum of the metadata that `save_tensors` wrote; DamagedFileError if the header is damaged."""
     with _opened(path) as (_, header):
         return header[_METADATA_DIGEST]
 
@@ -192,13 +140,3 @@ def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
             yield file, header
     except SafetensorError as error:
         raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; not on file systems that cannot fsync a directory."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -14,7 +14,8 @@ from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from erasure.store.checked_files import fingerprint, write_text
+from erasure.store.atomic_files import write_text
+from erasure.store.checked_files import fingerprint
 from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 

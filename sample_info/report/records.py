@@ -12,7 +12,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from erasure.store.checked_files import save_tensors, write_text
+from erasure.store.atomic_files import write_text
+from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
 from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.agreement import agreements_of, auroc, pearson

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 
-from erasure.store.checked_files import write_json, write_text
+from erasure.store.atomic_files import write_text
+from erasure.store.checked_files import write_json
 from scripts.benchmarks.benchmark import machine
 from scripts.command_line import argument_parser
 

@@ -27,7 +27,8 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from conf.schema import validate
-from erasure.store.checked_files import load_tensors, write_text
+from erasure.store.atomic_files import write_text
+from erasure.store.checked_files import load_tensors
 from harness.result import read_result
 from harness.results.table import Table
 from harness.sample_info_fields import Attribution, Interval

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from erasure.progress import duration
-from erasure.store.checked_files import write_text
+from erasure.store.atomic_files import write_text
 from harness.figures import css_colour
 from harness.result import as_json
 from harness.results.read import Note, StoredRun

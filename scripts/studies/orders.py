@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from erasure.store.checked_files import write_text
+from erasure.store.atomic_files import write_text
 from harness.figures import chance_line, eraser_colours, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck

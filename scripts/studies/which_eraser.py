@@ -39,7 +39,8 @@ from erasure import (
 )
 from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
-from erasure.store.checked_files import digest, fingerprint, read_json, write_json, write_text
+from erasure.store.atomic_files import write_text
+from erasure.store.checked_files import digest, fingerprint, read_json, write_json
 from harness.results.table import Table
 from scripts.command_line import argument_parser
 from scripts.image_data import DIGITS

@@ -24,13 +24,11 @@ from erasure import (
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
-from erasure.pipeline import erased_dataset, fitting_device, require_precision
+from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from tests.conftest import gaps
-
-GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
 
 def erase(source, eraser, cache: Cache, dtype: torch.dtype = torch.float32, **options):
@@ -219,72 +217,6 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
     expected = LeaceEraser.fit(exact, train.labels)(exact).float()
     erased = erase(digits_source, LeaceEraser, Cache(tmp_path)).splits["train"].images
     assert float((erased != expected).double().mean()) < 1e-3  # sums in another order
-
-
-@pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """Gigabytes free of each kind of device."""
-    left = {"cuda": 80.0, "cpu": 24.0}
-    monkeypatch.setattr(pipeline, "free_bytes", lambda device: 1e9 * left[device.type])
-    return left
-
-
-def test_what_fits_is_fitted_on_the_device_and_what_does_not_on_the_cpu(free, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    assert fitting_device(QleaceEraser, 3072, 10, GPU) == GPU
-    free["cuda"] = 1
-    assert fitting_device(QleaceEraser, 3072, 10, GPU) == CPU
-    assert "QleaceEraser is fitted on the CPU: it needs 3.3 GB in float64" in caplog.text
-
-
-def test_cifarnet_fits_80_gigabytes_and_what_fits_nowhere_is_refused_before_it_starts(free) -> None:
-    """The paper's CIFARNet: 64 x 64 x 3 = 12,288 values, ten classes."""
-    assert QleaceEraser.fitting_bytes(12_288, 10) < 60e9
-    assert fitting_device(QleaceEraser, 12_288, 10, GPU) == GPU
-    free["cpu"] = 32
-    assert fitting_device(LeaceEraser, 12_288, 10, CPU) == CPU
-    with pytest.raises(ValueError, match="QleaceEraser needs about 53 GB at once for 12,288 values per example"):
-        fitting_device(QleaceEraser, 12_288, 10, CPU)
-
-
-def test_devices_without_float64_leave_it_to_the_cpu(free) -> None:
-    assert fitting_device(LeaceEraser, 64, 10, torch.device("mps")) == CPU
-
-
-@pytest.mark.parametrize(
-    ("offset", "spread", "dtype", "refused"),
-    [
-        (1e9, 1.0, torch.float32, True),
-        (1e5, 1.0, torch.float32, True),
-        (1e3, 1.0, torch.float32, False),
-        (1e3, 1e-3, torch.float32, True),
-        (1e9, 1.0, torch.float64, False),
-        (1e14, 1.0, torch.float64, True),
-        (1.0, 1.0, torch.bfloat16, False),
-        (10.0, 1.0, torch.bfloat16, True),
-    ],
-)
-def test_offsets_that_rounding_would_blur_are_refused(
-    offset: float, spread: float, dtype: torch.dtype, refused: bool
-) -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(500, 3, generator=generator, dtype=torch.float64)
-    x[:, 1] = offset + spread * x[:, 1]
-    x[:, 2] = 1e9 + 0.3  # constant: nothing to blur
-    moments = ClassMoments.fit(x, torch.arange(500) % 2)
-    if not refused:
-        return require_precision(x, moments, dtype, "do it")
-    with pytest.raises(
-        ValueError, match=r"column 1 has mean .* blurs it by more than a thousandth, as 1 of 3.*; do it"
-    ):
-        require_precision(x, moments, dtype, "do it")
-    return None
-
-
-def test_offsets_that_have_made_all_vectors_alike_are_refused() -> None:
-    x = (torch.rand(50, 3) + 1e9).float()
-    with pytest.raises(ValueError, match="all training images are alike"):
-        require_precision(x, ClassMoments.fit(x, torch.arange(50) % 2), torch.float32, "")
 
 
 class Keys(Cache):

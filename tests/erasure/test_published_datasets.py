@@ -19,7 +19,7 @@ from erasure.datasets.cifar10 import Cifar10
 from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError
 from erasure.splits import splits
-from erasure.store.checked_files import DiskFullError
+from erasure.store.atomic_files import DiskFullError
 from tests.erasure.published_files import (
     CIFAR_NAMES,
     FIRST_FILE,

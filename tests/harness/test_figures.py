@@ -1,6 +1,7 @@
 """Figures: axes and legends they share, colours, text in SVG, dark mode, saving."""
 
 import resource
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -97,8 +98,9 @@ def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
     assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
 
 
-def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path) -> None:
+def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path, monkeypatch) -> None:
     """A PDF cut short was an AttributeError of matplotlib's."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # an import would leave half a file for all later ones
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     figure = Figure()
     figure.add_subplot().plot(np.arange(5000) % 7)

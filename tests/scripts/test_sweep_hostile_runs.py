@@ -39,7 +39,7 @@ COMMANDS = [
 ]
 TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
-    "scripts.sweep.relaunch.launch", "erasure.store.checked_files.remove", "__main__.main", ".Popen", "",
+    "scripts.sweep.relaunch.launch", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
     "timm.create_model",
     "torch.hub.load", "conf.cli.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip

@@ -260,7 +260,7 @@ def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path:
         options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if chosen is MDL else []
     outcome = command(chosen, *options)
     assert outcome.code == 0, outcome.err
-    assert "MNIST + SVHN · " in outcome.out
+    assert "MNIST + SVHN" in outcome.out
     assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store import checked_files
+from erasure.store import atomic_files, checked_files
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.lease import Lease
@@ -152,7 +152,7 @@ def build_until_killed(cache: Path, point: str) -> None:
     elif point == "before-rename":
         Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
     elif point == "after-rename":
-        checked_files._sync_directory = die
+        atomic_files._sync_directory = die
     Cache(cache).fetch("key", lambda: (die() if point == "mid-build" else None) or entry(1))
 
 
@@ -196,7 +196,7 @@ def test_a_builder_taken_for_dead_still_has_what_it_built(
 
     def remove(*_: object) -> None:
         for path in tmp_path.glob("*.tmp"):
-            checked_files.remove(path)
+            atomic_files.remove(path)
 
     def removed(tensors: dict, path: Path, metadata: dict) -> None:
         remove()

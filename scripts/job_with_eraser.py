@@ -1,4 +1,4 @@
-"""Datasets under an eraser, for the commands that look at them."""
+"""The job of a command line with an eraser, and its dataset, for scripts that look at erased images."""
 
 from collections.abc import Sequence
 
