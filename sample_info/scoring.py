@@ -22,7 +22,7 @@ from sample_info.linearized.dynamics import sgd_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.pairwise_files import keep_only, save_block
 from sample_info.references.registry import SUBSETS, references_of
-from sample_info.report.records import Scored, save_scores, share_of
+from sample_info.report.saved_scores import Scored, information_of, save_scores
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.training_problem import TrainingProblem, decisions
@@ -52,7 +52,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
         for s, seed in enumerate(seeds):
             show = part_of(display.update, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
             scored.append(_score_seed(examples, examples.problem(seed), run, show))
-    information = share_of(examples, scored)
+    information = information_of(examples, scored)
     save_scores(run.directory, logger, examples, scored, information)
     return information
 

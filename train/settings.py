@@ -55,7 +55,7 @@ class TrainSettings:
             A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
-            architecture, image size and device (`train.stacking`). Results agree to floating-point reordering.
+            architecture, image size and device (`train.stacking_rule`). Results agree to floating-point reordering.
         protocol: "standard", ours, or "published": the procedure of the paper's code, for `python -m mdl` alone. It
             uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding` and
             `precision` (of weights and optimizer as well), and its own options.

@@ -30,7 +30,7 @@ from train.prepared_data import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
-from train.stacking import choose
+from train.stacking_rule import choose
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Engine:
     Attributes:
         orders: each seed's permutation of the training examples, [S, N]; prefixes of a row are its training sets.
         checkpoints: unfinished trainings.
-        stacking: how many seeds train at once (`train.stacking`).
+        stacking: how many seeds train at once (`train.stacking_rule`).
 
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
@@ -429,7 +429,7 @@ class EpochReport:
     def __str__(self) -> str:
         going = len(self.validation_bits)
         i, stacks = self.stack
-        # A run trains its seeds in one stack or in stacks of one seed (`train.stacking`): several stacks are seeds.
+        # Seeds train in one stack or in stacks of one (`train.stacking_rule`): several stacks are seeds.
         which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
         losses = [f"{bits:.3f}" for bits in self.validation_bits]
         shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"

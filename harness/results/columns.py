@@ -194,7 +194,10 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
             "they were stopped, and they do not say what the network can learn."
         )
     if any(entry["trainings_untrained"] for entry in run):
-        sentences.append("§: trainings that kept their initial weights: no epoch had a lower validation loss.")
+        sentences.append(
+            "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower "
+            "validation loss."
+        )
     if any(entry["incomplete"] for entry in entries):
         sentences.append("†: not finished, or fewer seeds than others of the model.")
     settings = [setting(entry["runs"][0].config) for entry in run]

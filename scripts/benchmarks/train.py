@@ -2,7 +2,7 @@
 
     uv run python -m scripts.benchmarks.train --model mlp --dataset digits
     uv run python -m scripts.benchmarks.train --model lenet --dataset cifar --samples 4000 --epochs 2
-    uv run python -m scripts.benchmarks.train --stacking    # the measurement behind the rule of train.stacking
+    uv run python -m scripts.benchmarks.train --stacking    # the measurement behind the rule of train.stacking_rule
 
 Same examples, batch size, epochs, initial weights and validation losses (printed). The floor is the FLOPs of all
 matrix products and convolutions, as PyTorch counts them, at the rate of a square product measured first.
@@ -35,7 +35,7 @@ from train.memory import keep_freed_memory
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
-from train.stacking import Stacking, choose, multiply_adds
+from train.stacking_rule import Stacking, choose, multiply_adds
 from train.training import TrainingSets, fit
 
 _FOREVER = 10**9

@@ -170,7 +170,7 @@ def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Pa
     on_plateau = sum(left.count(False) for left in (point.left_plateau for point in points[:-1]) if left)
     trainings = sum(len(point.ce_test_bits) for point in points[:-1])
     assert f"§{trainings - on_plateau} of {trainings}" in table.rows[1][2]
-    assert "§: trainings that kept their initial weights" in table.caption()
+    assert "§: trainings, one for each size and seed, that kept their initial weights" in table.caption()
     assert "§" not in table_of(compared([control])).caption()
 
 

@@ -15,7 +15,7 @@ from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.__main__ import headline
 from sample_info.report import tables
-from sample_info.report.records import _summary_of
+from sample_info.report.saved_scores import _summary_of
 from sample_info.report.tables import agreements, movement, movements, tables_of
 from tests.made_up_runs import made_up, write_information_run
 

@@ -113,7 +113,7 @@ def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
     return pd.DataFrame(about | {name: values.tolist() for name, values in columns(one).items()})
 
 
-def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
+def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
     """Return the part of result.json about scores; lists have an entry per seed."""
     summaries = [{name: _summary_of(values, examples) for name, values in one.scores.items()} for one in scored]
     estimates = [

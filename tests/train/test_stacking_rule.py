@@ -14,7 +14,7 @@ from models.lenet import LeNet
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
-from train import stacking
+from train import stacking_rule
 from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
@@ -47,18 +47,18 @@ def test_products_are_those_that_pytorch_counts(side: int) -> None:
     for network in networks:
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             network(torch.zeros(1, *shape))
-        counted = stacking.multiply_adds(network, shape)
+        counted = stacking_rule.multiply_adds(network, shape)
         assert counted == pytest.approx(counter.get_total_flops() / 2, rel=0.02)  # biases aside
 
 
 def test_small_networks_are_stacked_on_a_cpu_and_all_on_a_gpu(train, settings: TrainSettings, monkeypatch) -> None:
     auto = dataclasses.replace(settings, stack="auto")
-    assert stacking.choose(ensemble(), 4, train, auto).stack == 4
-    monkeypatch.setattr(stacking, "LARGEST_STACKED", 50)
-    chosen = stacking.choose(ensemble(), 4, train, auto)
+    assert stacking_rule.choose(ensemble(), 4, train, auto).stack == 4
+    monkeypatch.setattr(stacking_rule, "LARGEST_STACKED", 50)
+    chosen = stacking_rule.choose(ensemble(), 4, train, auto)
     assert (chosen.stack, chosen.why) == (1, "an example takes 51 multiply-adds, more than 50")
     train.labels = train.labels.to("meta")
-    assert stacking.choose(ensemble(), 4, train, auto).stack == 4
+    assert stacking_rule.choose(ensemble(), 4, train, auto).stack == 4
 
 
 def test_a_sweep_on_a_loaded_machine_is_that_on_an_idle_one_to_the_bit(command, monkeypatch) -> None:
@@ -91,11 +91,11 @@ def _numbers(runs: str) -> dict:
 
 def test_the_option_overrules_it(train, settings: TrainSettings) -> None:
     for option, stack in (("all", 3), ("one", 1)):
-        chosen = stacking.choose(ensemble(), 3, train, dataclasses.replace(settings, stack=option))
+        chosen = stacking_rule.choose(ensemble(), 3, train, dataclasses.replace(settings, stack=option))
         assert (chosen.setting, chosen.stack) == (option, stack)
 
 
 def test_what_cannot_be_stacked_is_not(train, settings: TrainSettings) -> None:
-    assert stacking.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
+    assert stacking_rule.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
     with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto or one"):
-        stacking.choose(ensemble(Unstackable), 3, train, settings)
+        stacking_rule.choose(ensemble(Unstackable), 3, train, settings)
