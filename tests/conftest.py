@@ -1,11 +1,11 @@
 """Fixtures that all tests share: the digits, small settings, the command line in-process."""
 
+import copy
 import dataclasses
 import gc
 import importlib
 import io
 import os
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -74,14 +74,14 @@ def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
         read, merge = ConfigRepository.load_config, ConfigLoaderImpl._compose_config_from_defaults_list
         choices_by_key: Any = getattr(defaults_list, "_create_interpolation_map", None)  # Hydra 1.4 has none
         png = io.BytesIO()
-        pickled: dict[object, bytes] = {}  # what is composed changes them, and unpickling is faster than a deep copy
+        loaded: dict[object, Any] = {}
 
         def once(key: object, repository: Any, load: Callable[[], Any]) -> Any:
             if [source.path for source in repository.get_sources() if source.scheme() == "file"] != [str(CONF)]:
                 return load()
-            if key not in pickled:
-                pickled[key] = pickle.dumps(load())
-            return pickle.loads(pickled[key])
+            if key not in loaded:
+                loaded[key] = load()
+            return copy.deepcopy(loaded[key])  # what is composed changes it
 
         def read_once(self: ConfigRepository, config_path: str) -> Any:
             return once(config_path, self, lambda: read(self, config_path))

@@ -50,11 +50,8 @@ from harness.results.table import file_name
 
 log = logging.getLogger(__name__)
 
-CODES = (
-    "mdl.code",
-    "mdl.replay.batch",
-    "mdl.replay.streams",
-)  # keys of a setting that may differ within a table: rows say how
+# keys of a setting that may differ within a table: rows say how
+CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
 COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control entries have
 
 Entry = dict[str, Any]

@@ -255,5 +255,6 @@ def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable, caplog:
     result = read_result(path)
     assert isinstance(result, MdlResult)
     assert all(point.ce_next_bits for point in result.curve)
+    assert [*result.coding] == result.curve
     assert report([str(path.parent.parent), "--out", str(tmp_path / "report")]) == 0
     assert path.parent.name in (tmp_path / "report" / "index.html").read_text()

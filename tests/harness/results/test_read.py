@@ -1,4 +1,4 @@
-"""Which runs are found, and which of them can be used."""
+"""Search folders for runs, and refuse those that cannot be used."""
 
 import math
 import shutil
