@@ -1,6 +1,7 @@
 """Pairing of runs with their control, and families of differences that are corrected together."""
 
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from conf.groups import keys
 from erasure.store.checked_files import save_tensors
 from harness.result import TrainResult
 from harness.results import compare, load
 from harness.results.arrange import arrange
+from harness.results.frames import pair_id
 from harness.results.statistics import holm, paired_difference
 from tests.made_up_runs import made_up, write_run
 
@@ -142,3 +145,14 @@ def test_rows_name_the_options_in_which_they_differ() -> None:
     table = compare(runs)
     assert table["model.width"].tolist() == [8, 8, 16, 16]
     assert not {"model.depth", "eraser.rank_tolerance"} & set(table.columns)
+
+
+def test_a_rate_that_the_preset_sets_by_eraser_pairs_with_the_control() -> None:
+    """The paper's code trains an MLP on gradient-erased images at 1e-4, others at 5e-4."""
+    published = keys("train", "published") | {"betas": [0.95, 0.999], "warmup_steps": 1000}
+    control, erased, other = (
+        replace(one, config=one.config | {"train": published | {"lr": lr}})
+        for one, lr in ((run(), 5e-4), (run("gradient"), 1e-4), (run("leace"), 1e-4))
+    )
+    assert pair_id(erased) == pair_id(control)
+    assert pair_id(other) != pair_id(control)
