@@ -38,15 +38,16 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
     retrain = ["scripts.benchmarks.sample_info"]
     retrain += ["--examples", "20", "--held-out", "5", "--width", "8", "--alone", "2"] if small else []
     cell = ["mdl", "logger.mode=disabled", f"device={device}", f"cache_dir={folder}/cache", f"runs_dir={folder}/runs"]
-    cell += ["train=quick", "train.max_epochs=2", "mdl=quick"] if small else ["train=paper", "mdl=paper"]
-    cell += ["dataset=image_folder", f"dataset.root={images}", "dataset.normalize=zscore"] if images else []
+    cell += ["train=quick", "train.max_epochs=2", "mdl=quick"] if small else ["train=paper"]
+    if images:
+        cell += ["mdl=paper", "dataset=image_folder", f"dataset.root={images}", "dataset.normalize=zscore"]
     commands = {"tests": ["pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", "tests/test_cuda.py"]}
     for dim in (48,) if small else (768, 3072):
         commands[f"erasers of {dim} values"] = [*erasers, *sized, str(dim), "--device", device]
     for model, of_model in [("mlp", few)] if small else _TRAINED.items():
         commands[f"training, {model}"] = [*train, *of_model, "--model", model, "--device", device]
     commands["sample information"] = [*retrain, "--device", device]
-    commands["a cell of Table 16" if images else "the digits with Table 16's settings"] = cell
+    commands["a cell of Table 16" if images else "the digits with train=paper"] = cell
     for dim in (48,) if small else (768, 3072):  # what takes longest comes last
         cpu_options = ["--only", "moments", "leace", "qleace", "--device", "cpu"]
         commands[f"erasers of {dim} values, CPU"] = [*erasers, *sized, str(dim), *cpu_options]
