@@ -108,7 +108,7 @@ def recipe_of(config: Options) -> str:
         ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
         ("losses rounded", options.get("round_losses", False)),
         ("not z-scored", dataset["normalize"] != "zscore"),
-        ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure.md
+        ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure_results.md
     ]
     return ", ".join(["published", train["precision"], *(name for name, changed in changes if changed)])
 

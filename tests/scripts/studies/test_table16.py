@@ -12,7 +12,7 @@ def test_the_tables_of_kept_runs_are_those_of_the_page(tmp_path: Path, capsys, r
     assert main([*KEPT, "--out", str(tmp_path / "table16.png")]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert any("7.14 ± 0.05" in line for line in lines)
-    pages = "".join((REPOSITORY / "docs" / name).read_text() for name in ("study.md", "published_procedure.md"))
+    pages = "".join((REPOSITORY / "docs" / name).read_text() for name in ("study.md", "published_procedure_results.md"))
     assert [line for line in lines if line not in pages] == []
     assert (tmp_path / "table16.png").stat().st_size > 10_000
 
