@@ -174,7 +174,7 @@ def _fetch_command(source: Any) -> str | None:
             values = {key: getattr(source, key) for key in preset if key != "_target_"}
             changed = {key: "null" if value is None else value for key, value in values.items() if value != preset[key]}
             commands.append([f"dataset={choice}", *(f"dataset.{key}={value}" for key, value in changed.items())])
-    return shlex.join(["python", "-m", "scripts.prepare", *min(commands, key=len)]) if commands else None
+    return shlex.join(["python", "-m", "scripts.prepare_dataset", *min(commands, key=len)]) if commands else None
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:

@@ -73,12 +73,13 @@ CASES = {
     ),
     "part that is not here": (
         ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
-        "dataset mnist is not in /nowhere: fetch it with python -m scripts.prepare dataset=mnist dataset.root=/nowhere",
+        "dataset mnist is not in /nowhere: fetch it with "
+        "python -m scripts.prepare_dataset dataset=mnist dataset.root=/nowhere",
     ),
     "missing repository of the hub": (
         ["dataset=cifarnet"],
         "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
-        "python -m scripts.prepare dataset=cifarnet",
+        "python -m scripts.prepare_dataset dataset=cifarnet",
     ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
@@ -145,7 +146,7 @@ def test_damaged_files_are_named_with_the_command_that_fetches_them(
     assert outcome.code == 2
     assert outcome.err == (
         f"data/{FIRST_FILE[choice]} is damaged (its checksum is not the published one): "
-        f"fetch it with python -m scripts.prepare dataset={choice}\n"
+        f"fetch it with python -m scripts.prepare_dataset dataset={choice}\n"
     )
 
 
@@ -162,7 +163,7 @@ def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: li
         return Target(composed(TRAIN.name, words, TrainConfig).dataset).build(Source)
 
     line = explain(MissingDataError("it is gone", source(overrides)), TRAIN.name, [])
-    message, _, command = line.partition(": fetch it with python -m scripts.prepare ")
+    message, _, command = line.partition(": fetch it with python -m scripts.prepare_dataset ")
     assert message == "it is gone"
     assert source(shlex.split(command)) == source(overrides)
 

@@ -11,7 +11,7 @@ import torch
 
 from erasure.datasets.text import MeanWordVectors
 from sample_info.__main__ import COMMAND
-from scripts.prepare import main
+from scripts.prepare_dataset import main
 
 FEATURES = {
     "info": {

@@ -1,4 +1,4 @@
-"""scripts.prepare through its command line: fetched, verified, converted, summarised; or one line and a code."""
+"""scripts.prepare_dataset by its command line: fetched, verified, converted, summarised; or one line and a code."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 import torchvision.datasets as published
 
 from erasure.datasets.cifar10 import Cifar10
-from scripts.prepare import main
+from scripts.prepare_dataset import main
 from tests.conftest import REPOSITORY
 from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.published_files import pack_cifar10, write_cifar10

@@ -1,4 +1,4 @@
-"""python -m scripts.prepare dataset=NAME [KEY=VALUE ...]: fetch, verify and convert a dataset before a job needs it."""
+"""python -m scripts.prepare_dataset dataset=NAME [KEY=VALUE ...]: fetch, verify and convert a dataset for a job."""
 
 import functools
 import sys
@@ -22,8 +22,8 @@ from train.settings import TrainConfig
 
 _HELP = """{doc}
 
-  python -m scripts.prepare dataset=cifar10
-  python -m scripts.prepare dataset=svhn dataset.root=/scratch/data cache_dir=/scratch/cache
+  python -m scripts.prepare_dataset dataset=cifar10
+  python -m scripts.prepare_dataset dataset=svhn dataset.root=/scratch/data cache_dir=/scratch/cache
 
 Takes the keys of `python -m train`, and reads dataset.* and cache_dir. Choices of dataset=: {datasets}.
 Prepared data is only verified. Exit codes: 0 ready, 1 could not be fetched or stored,
