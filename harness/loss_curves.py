@@ -1,4 +1,4 @@
-"""Loss curves: recorded, written, read back; where one run falls below another, where it falls most sharply."""
+"""Loss curves: recorded, written, read back; how trainings ended, where a loss falls sharply or below another run's."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,19 @@ def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] 
     drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
     falls, began = [bits for bits, _ in drops], [epoch for _, epoch in drops]
     return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, bits=falls, epoch=began)
+
+
+def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
+    """Return the fields of `Endings`, an entry per member."""
+    plateaus = [curve.plateau_epochs for curve in curves]
+    return {
+        "epochs": [curve.epochs for curve in curves],
+        "best_epoch": [curve.best_epoch for curve in curves],
+        "ended": [curve.ended for curve in curves],
+        "untrained": [curve.best_epoch == 0 for curve in curves],
+        "plateau_epochs": plateaus,
+        "left_plateau": [epochs is not None for epochs in plateaus],
+    }
 
 
 def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:

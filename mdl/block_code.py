@@ -12,7 +12,7 @@ from erasure.progress import Display
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
 from harness.job import Job
 from harness.logger import Logger, log_loss_curves
-from harness.loss_curves import CurveRow, sharp_drops
+from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
@@ -20,7 +20,7 @@ from mdl.chunks import chunk_sizes
 from mdl.code_result import bits_by_example, log_point, log_summary, online_code_bits, result_of_curve, split_positions
 from mdl.settings import MdlConfig
 from train import prepared_data
-from train.early_stopping import endings, warn_of_unlike_validation
+from train.early_stopping import warn_of_unlike_validation
 from train.prepared_data import PreparedTraining
 from train.progress import TrainingProgress
 from train.single_training import save_weights

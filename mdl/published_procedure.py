@@ -24,7 +24,7 @@ from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
 from harness.job import Job, erased, network
 from harness.logger import Logger
-from harness.loss_curves import CurveRow, MemberCurve, sharp_drops
+from harness.loss_curves import CurveRow, MemberCurve, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
@@ -36,7 +36,6 @@ from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
 from train.cuda_graph import GraphedFunction
 from train.data import label_entropy_bits
-from train.early_stopping import endings
 from train.progress import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings

@@ -1,9 +1,8 @@
-"""Early stopping of each member, and how trainings ended."""
+"""Early stopping of each member, and a warning where validation images are unlike those that train."""
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from erasure.certificate import Certificate
 from harness.loss_curves import MemberCurve
@@ -12,28 +11,6 @@ from train.settings import TrainSettings
 log = logging.getLogger(__name__)
 
 _FURTHER = 1.5  # times the edit of training images, from where on validation images are unlike them
-
-
-def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
-    """Return how each member's training ended, as fields of result.json: lists, one entry per seed.
-
-    Returns:
-        "epochs": trained; "best_epoch": of the lowest validation loss, whose weights are kept;
-        "ended": "patience" or "max_epochs"; "untrained": whether the weights that were kept are the initial ones;
-        "plateau_epochs": before the training loss fell below the label entropy, None where it never did
-        (`MemberCurve.plateau_epochs`); "left_plateau": whether it did. A member that did not was stopped before it had
-        learnt anything: its loss says nothing about what it can learn. One that did and is untrained learnt its
-        training examples, and nothing that holds for others.
-    """
-    plateaus = [curve.plateau_epochs for curve in curves]
-    return {
-        "epochs": [curve.epochs for curve in curves],
-        "best_epoch": [curve.best_epoch for curve in curves],
-        "ended": [curve.ended for curve in curves],
-        "untrained": [curve.best_epoch == 0 for curve in curves],
-        "plateau_epochs": plateaus,
-        "left_plateau": [epochs is not None for epochs in plateaus],
-    }
 
 
 def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: str) -> None:

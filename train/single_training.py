@@ -6,12 +6,12 @@ from erasure.progress import Display
 from erasure.store.checked_files import save_tensors
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
-from harness.loss_curves import sharp_drops
+from harness.loss_curves import endings, sharp_drops
 from harness.result import per_seed
 from harness.result_fields import Final, Timing, TrainedOnce
 from harness.run_directory import Run
 from train.data import label_entropy_bits
-from train.early_stopping import endings, warn_of_unlike_validation
+from train.early_stopping import warn_of_unlike_validation
 from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_data import PreparedTraining
 from train.progress import TrainingProgress

@@ -10,10 +10,11 @@ import pytest
 from conf.groups import keys
 from erasure.certificate import Certificate
 from erasure.store.checked_files import read_json
+from harness.loss_curves import endings
 from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
 from train.__main__ import COMMAND as TRAIN
-from train.early_stopping import EarlyStopping, endings, warn_of_unlike_validation
+from train.early_stopping import EarlyStopping, warn_of_unlike_validation
 from train.settings import TrainSettings
 
 CHANCE_BITS = math.log2(10)
