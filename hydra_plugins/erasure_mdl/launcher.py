@@ -1,4 +1,4 @@
-"""The base classes of launchers, and the one that needs no other process; `local` and `slurm` have theirs."""
+"""The base classes of launchers, which check all jobs before the first starts, and the one without other processes."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,51 @@ from typing import Any
 
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, run_job, setup_globals
+from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.errors import make_folder
+from conf.compose import Composer
+from conf.errors import explain, make_folder
 from conf.sweep_directory import SweepJob, process
-from hydra_plugins.erasure_mdl.jobs import in_turn, planned, unfinished
+from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn
+
+log = logging.getLogger(__name__)
+
+
+def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
+    """Return all jobs of a sweep, which notes them.
+
+    Raises:
+        ConfigError: one of them cannot be run.
+    """
+    assert process.directory_of is not None
+    command = config.hydra.job.config_name
+    composer = Composer(command, context.config_loader)
+    jobs, refused = [], []
+    for number, overrides in enumerate(job_overrides):
+        try:
+            jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
+        except (HydraException, OmegaConfBaseException) as error:
+            refused.append(explain(error, command, overrides))
+        except (ValueError, OSError) as error:
+            refused.append(f"{' '.join(overrides)}: {explain(error, command, overrides)}")
+    if refused:
+        others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
+        raise ConfigError(f"{refused[0]}; nothing was started{others}")
+    process.sweep.plan(jobs)
+    return jobs
+
+
+def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:
+    """Return the jobs whose runs have no result."""
+    left = [job for job in jobs if not has_finished(job)]
+    if len(left) < len(jobs):
+        log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
+    return left
 
 
 class SweepLauncher(Launcher):

@@ -12,8 +12,8 @@ from hydra.core.singleton import Singleton
 
 from conf.check import AtLeast1, ConfigError
 from conf.sweep_directory import Sweep, SweepJob, process
-from hydra_plugins.erasure_mdl.jobs import has_ended, in_turn
 from hydra_plugins.erasure_mdl.launcher import Submitit
+from hydra_plugins.erasure_mdl.shared_sweep import has_ended, in_turn
 
 log = logging.getLogger(__name__)
 

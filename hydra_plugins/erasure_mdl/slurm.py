@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.errors import FAILED
 from conf.sweep_directory import SweepJob, process
-from hydra_plugins.erasure_mdl.jobs import computed_elsewhere, has_ended
 from hydra_plugins.erasure_mdl.launcher import Submitit
+from hydra_plugins.erasure_mdl.shared_sweep import computed_elsewhere, has_ended
 
 log = logging.getLogger(__name__)
 

@@ -1,55 +1,15 @@
-"""The jobs of a sweep, for every launcher: checked before the first starts, without finished ones."""
+"""Jobs of a sweep divided among the processes that share it: each takes those that no other computes."""
 
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hydra.errors import HydraException
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
-
-from conf.check import ConfigError
-from conf.compose import Composer
-from conf.errors import explain
-from conf.sweep_directory import Sweep, SweepJob, process
+from conf.sweep_directory import Sweep, SweepJob
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
-
-
-def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
-    """Return all jobs of a sweep, which notes them.
-
-    Raises:
-        ConfigError: one of them cannot be run.
-    """
-    assert process.directory_of is not None
-    command = config.hydra.job.config_name
-    composer = Composer(command, context.config_loader)
-    jobs, refused = [], []
-    for number, overrides in enumerate(job_overrides):
-        try:
-            jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
-        except (HydraException, OmegaConfBaseException) as error:
-            refused.append(explain(error, command, overrides))
-        except (ValueError, OSError) as error:
-            refused.append(f"{' '.join(overrides)}: {explain(error, command, overrides)}")
-    if refused:
-        others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
-        raise ConfigError(f"{refused[0]}; nothing was started{others}")
-    process.sweep.plan(jobs)
-    return jobs
-
-
-def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:
-    """Return the jobs whose runs have no result."""
-    left = [job for job in jobs if not has_finished(job)]
-    if len(left) < len(jobs):
-        log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
-    return left
 
 
 def has_finished(job: SweepJob) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from conf.sweep_directory import Sweep, SweepJob
-from hydra_plugins.erasure_mdl import jobs
-from hydra_plugins.erasure_mdl.jobs import in_turn
+from hydra_plugins.erasure_mdl import shared_sweep
+from hydra_plugins.erasure_mdl.shared_sweep import in_turn
 from tests.hydra_plugins.conftest import finish
 
 
@@ -34,8 +34,8 @@ def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_jo
         looked.extend([run] if run.name == "a" else [])
         return "host" if run.name == "a" and len(looked) < 4 else ""
 
-    monkeypatch.setattr(jobs, "computed_elsewhere", computed_elsewhere)
-    monkeypatch.setattr(jobs, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(shared_sweep, "computed_elsewhere", computed_elsewhere)
+    monkeypatch.setattr(shared_sweep, "_LOOK_AGAIN_S", 0.0)
     sweep = Sweep(tmp_path / "sweep")
     for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=join):
         given.append(job.number)
