@@ -1,40 +1,30 @@
-"""Compare Table 16 of Quirke & Belrose (2025) with finished runs on CIFAR-10; exact against truncated QLEACE.
+"""Compare Table 16 of Quirke & Belrose (2025) with finished runs on CIFAR-10.
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints four tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control:
-in the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
-unit, of photographs of 32 × 32; the second has the other settings of the published recipe that were run; the third test
-losses of our recipe, for every number and size of images for which both maps of QLEACE were run; the fourth those of
-the published recipe by number of images. Third and fourth have also what unfinished runs have trained; the fourth has
-the lowest validation loss of unfinished trainings in parentheses.
+Prints two tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
+32 × 32, and draws what each eraser adds to the control: in the paper, in our recipe (train=paper) and in the published
+one (train=published). The second table has the other settings of the published recipe that were run.
 """
 
 import argparse
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
-
 from conf import Options
 from conf.errors import exit_code
-from erasure.store.checked_files import read_json
 from harness.figures import eraser_colours, figure_at
-from harness.result import MdlResult, TrainedResult, parsed, read_result
-from harness.result_fields import Final, Point
+from harness.result import MdlResult, TrainedResult, read_result
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
-from harness.run_directory import CURVES
-from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
-QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 PAPER = "paper"
-_OURS = "ours"
+OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
 _COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           "published, float32, 50 epochs")  # fmt: skip
@@ -94,13 +84,13 @@ def published(config: Options) -> bool:
 def model_of(config: Options) -> str:
     """Return the row of Table 16; LeNet at the sizes of the paper's code is its LeNet by the paper's recipe alone."""
     name = config["model"]["name"]
-    return name if recipe_of(config) == _OURS else name.removesuffix("_published")
+    return name if recipe_of(config) == OURS else name.removesuffix("_published")
 
 
 def recipe_of(config: Options) -> str:
     train, dataset = config["train"], config["dataset"]
     if train.get("protocol", "standard") == "standard":
-        return _OURS
+        return OURS
     options = train["published"]
     changes = [
         (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
@@ -117,7 +107,7 @@ def cell_of(config: Options) -> Cell:
     return Cell(recipe_of(config), model_of(config), config["eraser"]["name"])
 
 
-def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
+def table_16(results: Iterable[TrainedResult]) -> dict[Cell, list[float]]:
     """Return the values of the cells, one per seed, in the published unit."""
     cells: dict[Cell, list[float]] = defaultdict(list)
     for result in results:
@@ -155,78 +145,6 @@ def _row(first: str, by_eraser: Mapping[str, str]) -> str:
     return f"| {first} | " + " | ".join(by_eraser.get(eraser, "") for eraser in ERASERS) + " |"
 
 
-class Score(NamedTuple):
-    """A network that one seed trained on n images, scored on test images."""
-
-    loss_bits: float
-    accuracy: float
-
-
-Row = tuple[str, int, int]  # model, size of images, number of images
-Scores = Mapping[int, Score]  # by seed
-
-
-def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
-    """Yield the scores of a run: `points` of its curve, and `final` on all n images."""
-    model, size = config["model"], config["dataset"]["size"] or 32
-    if model.get("width") not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
-        return
-    trained = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
-    trained += [(n, final.loss_bits, final.accuracy)] if final is not None else []
-    for trained_on, losses, accuracies in trained:
-        scores = map(Score, losses, accuracies)
-        yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
-
-
-def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
-    """Yield configuration and scores of the sizes that unfinished runs have trained."""
-    for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
-        if not (path.parent / "result.json").exists():
-            yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
-
-
-def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the third table in Markdown: test loss and accuracy."""
-    rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
-    trained = [(one.config, getattr(one, "curve", []), one.final, one.train_size) for one in results]
-    trained += [(config, [point], None, point.n) for config, point in unfinished(folders)]
-    for config, points, final, n in trained:
-        for row, scores in trainings(config, points, final, n) if recipe_of(config) == _OURS else ():
-            seeds = rows[row][config["eraser"]["name"]]
-            seeds.update({seed: score for seed, score in scores.items() if seed not in seeds})
-    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
-    yield "| --- " * (len(QLEACE) + 1) + "|"
-    for (model, size, n), row in sorted(rows.items()):
-        if {"qleace", "qleace_truncated"} <= set(row):
-            shown = (_shown(list(row[eraser].values())) if eraser in row else "" for eraser in QLEACE)
-            yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
-
-
-def _shown(scores: Sequence[Score]) -> str:
-    losses, accuracies = zip(*scores, strict=True)
-    return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
-
-
-def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the fourth table in Markdown: test loss by number of training images."""
-    trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
-    losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for config, point in [*trained, *unfinished(folders)]:
-        if published(config):
-            losses[cell_of(config)][point.n] += point.ce_test_bits
-    shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
-    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
-        if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
-            lowest = pd.read_csv(path).groupby("n")["validation_loss_bits"].min()
-            shown[cell_of(config)] |= {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
-    sizes = sorted({n for row in shown.values() for n in row})
-    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
-    yield "| --- " * (len(sizes) + 1) + "|"
-    for cell in sorted(shown, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
-        name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
-        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + " |"
-
-
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
@@ -259,13 +177,10 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
 
 
 def show(options: argparse.Namespace) -> int:
-    results = list(results_in(options.runs))
-    cells = table_16(results)
+    cells = table_16(results_in(options.runs))
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    folders = options.runs
-    tables = table_lines(cells), other_lines(cells), qleace_lines(results, folders), size_lines(results, folders)
-    print("\n\n".join("\n".join(lines) for lines in tables))
+    print("\n\n".join("\n".join(lines) for lines in (table_lines(cells), other_lines(cells))))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0

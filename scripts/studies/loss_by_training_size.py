@@ -1,0 +1,122 @@
+"""Test losses by number of training images: of exact and truncated QLEACE, and of the published recipe.
+
+    python -m scripts.studies.loss_by_training_size docs/study docs/study_published
+
+Prints two tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for every
+number and size of images for which both maps of QLEACE were run; the second of the published one (train=published),
+each setting that was run. Both have also what unfinished runs have trained; the second has the lowest validation loss
+of unfinished trainings in parentheses.
+"""
+
+import argparse
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from conf import Options
+from conf.errors import exit_code
+from erasure.store.checked_files import read_json
+from harness.result import MdlResult, TrainedResult, parsed
+from harness.result_fields import Final, Point
+from harness.results.run_labels import display_name
+from harness.results.statistics import Spread
+from harness.run_directory import CURVES
+from harness.untrusted_runs import read_config
+from scripts.command_line import argument_parser
+from scripts.studies.table16 import ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in
+
+QLEACE = ("control", "leace", "qleace", "qleace_truncated")
+
+
+class Score(NamedTuple):
+    """A network that one seed trained on n images, scored on test images."""
+
+    loss_bits: float
+    accuracy: float
+
+
+Row = tuple[str, int, int]  # model, size of images, number of images
+Scores = Mapping[int, Score]  # by seed
+
+
+def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
+    """Yield the scores of a run: `points` of its curve, and `final` on all n images."""
+    model, size = config["model"], config["dataset"]["size"] or 32
+    if model.get("width") not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
+        return
+    trained = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
+    trained += [(n, final.loss_bits, final.accuracy)] if final is not None else []
+    for trained_on, losses, accuracies in trained:
+        scores = map(Score, losses, accuracies)
+        yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
+
+
+def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
+    """Yield configuration and scores of the sizes that unfinished runs have trained."""
+    for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
+        if not (path.parent / "result.json").exists():
+            yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
+
+
+def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the first table in Markdown: test loss and accuracy."""
+    rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
+    trained = [(one.config, getattr(one, "curve", []), one.final, one.train_size) for one in results]
+    trained += [(config, [point], None, point.n) for config, point in unfinished(folders)]
+    for config, points, final, n in trained:
+        for row, scores in trainings(config, points, final, n) if recipe_of(config) == OURS else ():
+            seeds = rows[row][config["eraser"]["name"]]
+            seeds.update({seed: score for seed, score in scores.items() if seed not in seeds})
+    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
+    yield "| --- " * (len(QLEACE) + 1) + "|"
+    for (model, size, n), row in sorted(rows.items()):
+        if {"qleace", "qleace_truncated"} <= set(row):
+            shown = (_shown(list(row[eraser].values())) if eraser in row else "" for eraser in QLEACE)
+            yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+
+
+def _shown(scores: Sequence[Score]) -> str:
+    losses, accuracies = zip(*scores, strict=True)
+    return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
+
+
+def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the second table in Markdown: test loss by number of training images."""
+    trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
+    losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for config, point in [*trained, *unfinished(folders)]:
+        if published(config):
+            losses[cell_of(config)][point.n] += point.ce_test_bits
+    shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
+    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
+        if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
+            lowest = pd.read_csv(path).groupby("n")["validation_loss_bits"].min()
+            shown[cell_of(config)] |= {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
+    sizes = sorted({n for row in shown.values() for n in row})
+    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
+    yield "| --- " * (len(sizes) + 1) + "|"
+    for cell in sorted(shown, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
+        name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
+        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + " |"
+
+
+def show(options: argparse.Namespace) -> int:
+    results = list(results_in(options.runs))
+    if not results:
+        raise FileNotFoundError(f"{options.runs[0]}: no finished run on images of CIFAR-10")
+    print("\n\n".join("\n".join(lines(results, options.runs)) for lines in (qleace_lines, size_lines)))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argument_parser("studies.loss_by_training_size", __doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
