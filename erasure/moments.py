@@ -7,8 +7,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.accumulator import Accumulator
 from erasure.inputs import Array, as_tensor, values_per_example
+from erasure.moment_accumulator import Accumulator
 from erasure.store.checked_files import load_tensors, save_tensors
 
 

@@ -18,8 +18,8 @@ from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
-from erasure.precision import require_precision
 from erasure.progress import shown_progress
+from erasure.rounding import require_precision
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry

@@ -16,12 +16,12 @@ from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.chunks import chunk_sizes
 from mdl.code_result import bits_by_example, log_point, log_summary, online_code_bits, result_of_curve, split_positions
 from mdl.settings import MdlConfig
-from train import prepared_data
+from mdl.training_sizes import chunk_sizes
+from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
-from train.prepared_data import PreparedTraining
+from train.prepared_training import PreparedTraining
 from train.progress import TrainingProgress
 from train.single_training import save_weights
 from train.training import Engine, EpochReport
@@ -34,7 +34,7 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
         ValueError: as `chunk_sizes`.
     """
     chunk_sizes(len(split_positions(job)["train"]), job.config.mdl)
-    return prepared_data.load(job)
+    return prepared_training.load(job)
 
 
 def block_code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:

@@ -22,12 +22,12 @@ from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
-from mdl.chunks import chunk_sizes
 from mdl.code_result import bits_by_example, logged_result, split_positions
 from mdl.settings import MdlConfig
+from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
-from train.prepared_data import PreparedData
+from train.prepared_training import PreparedData
 from train.randomness import generator, permutation
 
 RIDGES = tuple(10.0**e for e in range(-4, 1))  # λ; images are standardised, so that K(x, x) is about 1

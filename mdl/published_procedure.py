@@ -28,9 +28,9 @@ from harness.loss_curves import CurveRow, MemberCurve, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
-from mdl.chunks import rounded_sizes
 from mdl.code_result import logged_result, online_code_bits, split_positions
 from mdl.settings import MdlConfig
+from mdl.training_sizes import rounded_sizes
 from models.classifier import Classifier, count_parameters
 from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State

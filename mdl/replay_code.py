@@ -17,14 +17,14 @@ from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.chunks import chunk_sizes
 from mdl.code_result import bits_by_example, logged_result
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
+from mdl.training_sizes import chunk_sizes
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Scores
 from train.epoch_randomness import Draws, drawn, stacked
-from train.prepared_data import PreparedTraining
+from train.prepared_training import PreparedTraining
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import Engine, Learner, NonFiniteLossError

@@ -23,7 +23,7 @@ LAYERS = (
 COMMANDS_BENEATH = ("scripts.benchmarks.", "scripts.studies.")
 # modules that no test imports, names or is called after: they are tested through the commands that use them
 TESTED_THROUGH_OTHERS = {
-    "erasure.accumulator",
+    "erasure.moment_accumulator",
     "erasure.optional_packages",
     "hydra_plugins.erasure_mdl.sweeper",
 }

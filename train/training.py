@@ -26,7 +26,7 @@ from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder
 from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.memory import advice, keep_freed_memory
-from train.prepared_data import PreparedTraining
+from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings

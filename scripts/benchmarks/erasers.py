@@ -23,6 +23,7 @@ from erasure import AlfQleaceEraser, ClassMoments, GradientEraser, LeaceEraser, 
 from erasure.certificate import certify
 from erasure.order_spectra import order_spectrum
 from erasure.progress import console
+from scripts.benchmark_images import labelled_images, side_of
 from scripts.benchmarks.benchmark import (
     Cost,
     Result,
@@ -35,7 +36,6 @@ from scripts.benchmarks.benchmark import (
     memory_rate,
     timed,
 )
-from scripts.image_data import labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 STREAM = 500  # batches of 64 hidden states

@@ -29,6 +29,7 @@ from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
 from sample_info.unique_information import Changes, loss_effects
+from scripts.benchmark_images import standardised_digits
 from scripts.benchmarks.benchmark import (
     Cost,
     Row,
@@ -40,7 +41,6 @@ from scripts.benchmarks.benchmark import (
     memory_rate,
     timed,
 )
-from scripts.image_data import standardised_digits
 
 SIDE = 28
 SETS = 100  # random halves

@@ -23,10 +23,10 @@ from erasure.splits import splits
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
+from scripts.benchmark_images import DIGITS, labelled_images
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
-from scripts.image_data import DIGITS, labelled_images
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble

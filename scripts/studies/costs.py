@@ -34,8 +34,8 @@ from harness.result import MdlResult
 from harness.results.read import read_runs
 from harness.results.run_labels import labels
 from harness.results.table import Table
-from mdl.chunks import chunk_sizes
 from mdl.settings import MdlConfig
+from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step

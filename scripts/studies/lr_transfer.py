@@ -15,7 +15,7 @@ import numpy as np
 from harness.figures import figure_at
 from harness.results.table import Table
 from models.mup import Parametrization
-from scripts.image_data import standardised_digits
+from scripts.benchmark_images import standardised_digits
 from scripts.studies.mup_training import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 

@@ -30,7 +30,7 @@ from scripts.job_with_eraser import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
-from train.prepared_data import PreparedTraining, load, training_job
+from train.prepared_training import PreparedTraining, load, training_job
 from train.settings import TrainConfig
 from train.single_training import WEIGHTS
 

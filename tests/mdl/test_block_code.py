@@ -26,7 +26,7 @@ from mdl.__main__ import COMMAND as MDL
 from mdl.block_code import SizeTrained, block_code_result
 from mdl.code_result import online_code_bits
 from mdl.settings import MdlConfig
-from train.prepared_data import PreparedTraining
+from train.prepared_training import PreparedTraining
 from train.randomness import permutation
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.result_fields import published_units
-from mdl.chunks import chunk_sizes, rounded_sizes
 from mdl.code_result import fit_power_law, online_code_bits
 from mdl.published_procedure import mean_bits
 from mdl.settings import MdlSettings
+from mdl.training_sizes import chunk_sizes, rounded_sizes
 
 SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
 

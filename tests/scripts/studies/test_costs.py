@@ -7,8 +7,8 @@ import pytest
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.splits import splits
-from mdl.chunks import chunk_sizes
 from mdl.settings import MdlConfig
+from mdl.training_sizes import chunk_sizes
 from scripts.studies.costs import main, sized
 from tests.conftest import REPOSITORY
 from train.epoch_randomness import epoch_steps

@@ -1,4 +1,4 @@
-"""Whether numbers survive rounding to a dtype."""
+"""A check that the numbers of a dataset survive rounding to a dtype."""
 
 import torch
 from torch import Tensor

@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
-from mdl.chunks import chunk_sizes
 from mdl.settings import MdlSettings
+from mdl.training_sizes import chunk_sizes
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:

@@ -1,4 +1,4 @@
-"""A job's data on the device, and its architecture."""
+"""A training before it starts: its job, the data on the device, and the architecture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
