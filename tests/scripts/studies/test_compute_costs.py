@@ -9,7 +9,7 @@ from erasure.datasets.digits import Digits
 from erasure.splits import splits
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
-from scripts.studies.costs import main, sized
+from scripts.studies.compute_costs import main, sized
 from tests.conftest import REPOSITORY
 from train.epoch_randomness import epoch_steps
 

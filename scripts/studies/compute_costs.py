@@ -1,8 +1,8 @@
 """Least cost of a sweep of `python -m mdl`: FLOPs, bytes and hours on one GPU, on eight, on a cluster.
 
-    python -m scripts.studies.costs                                        of +experiment=table16
-    python -m scripts.studies.costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
-    python -m scripts.studies.costs --runs docs/study                      epochs as finished runs had them
+    python -m scripts.studies.compute_costs                                        of +experiment=table16
+    python -m scripts.studies.compute_costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
+    python -m scripts.studies.compute_costs --runs docs/study                      epochs as finished runs had them
 
 Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
 are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
@@ -170,7 +170,7 @@ def show(chosen: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("studies.costs", __doc__)
+    parser = argument_parser("studies.compute_costs", __doc__)
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
     parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
     parser.add_argument(
