@@ -45,14 +45,6 @@ def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[S
     return jobs
 
 
-def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:
-    """Return the jobs whose runs have no result."""
-    left = [job for job in jobs if not has_finished(job)]
-    if len(left) < len(jobs):
-        log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
-    return left
-
-
 class SweepLauncher(Launcher):
     """Launcher of a sweep's jobs: all are checked, and those started whose runs have not finished.
 
@@ -72,7 +64,11 @@ class SweepLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002
         setup_globals()
         self.require_options()
-        if left := unfinished(planned(self.config, self.hydra_context, job_overrides)):
+        jobs = planned(self.config, self.hydra_context, job_overrides)
+        left = [job for job in jobs if not has_finished(job)]
+        if len(left) < len(jobs):
+            log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
+        if left:
             make_folder("runs_dir", self.config.runs_dir)
             self._start(left)
         return []  # results are on disk

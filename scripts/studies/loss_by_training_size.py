@@ -11,9 +11,8 @@ of unfinished trainings in parentheses.
 import argparse
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from conf import Options
 from conf.errors import exit_code
 from erasure.store.checked_files import read_json
 from harness.result import MdlResult, TrainedResult, parsed
-from harness.result_fields import Final, Point
+from harness.result_fields import Point
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
 from harness.run_directory import CURVES
@@ -32,31 +31,10 @@ from scripts.studies.table16 import ERASERS, OURS, Cell, cell_of, published, rec
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 
 
-class Score(NamedTuple):
-    """A network that one seed trained on n images, scored on test images."""
-
-    loss_bits: float
-    accuracy: float
-
-
-Row = tuple[str, int, int]  # model, size of images, number of images
-Scores = Mapping[int, Score]  # by seed
-
-
-def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
-    """Yield the scores of a run: `points` of its curve, and `final` on all n images."""
-    model, size = config["model"], config["dataset"]["size"] or 32
-    if model.get("width") not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
-        return
-    trained = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
-    trained += [(n, final.loss_bits, final.accuracy)] if final is not None else []
-    for trained_on, losses, accuracies in trained:
-        scores = map(Score, losses, accuracies)
-        yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
-
-
-def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
-    """Yield configuration and scores of the sizes that unfinished runs have trained."""
+def points(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
+    """Yield configuration and scores of the training sizes of finished runs, and of unfinished ones so far."""
+    for result in results:
+        yield from ((result.config, point) for point in (result.curve if isinstance(result, MdlResult) else []))
     for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
         if not (path.parent / "result.json").exists():
             yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
@@ -64,13 +42,17 @@ def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
 
 def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
     """Yield the first table in Markdown: test loss and accuracy."""
-    rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
-    trained = [(one.config, getattr(one, "curve", []), one.final, one.train_size) for one in results]
-    trained += [(config, [point], None, point.n) for config, point in unfinished(folders)]
-    for config, points, final, n in trained:
-        for row, scores in trainings(config, points, final, n) if recipe_of(config) == OURS else ():
-            seeds = rows[row][config["eraser"]["name"]]
-            seeds.update({seed: score for seed, score in scores.items() if seed not in seeds})
+    scores = [(one.config, one.train_size, one.final.loss_bits, one.final.accuracy) for one in results]
+    for config, point in points(results, folders):
+        scores += [(config, point.n, point.ce_test_bits, point.test_accuracy)] if point.test_accuracy else []
+    rows: dict[tuple[str, int, int], dict[str, dict[int, Sequence[float]]]] = defaultdict(lambda: defaultdict(dict))
+    for config, n, losses, accuracies in scores:
+        model, size = config["model"], config["dataset"]["size"] or 32
+        usual = model.get("width") in (20, 128) and model["depth"] <= 2  # other widths and depths have another page
+        if usual and recipe_of(config) == OURS:
+            seeds = rows[model["name"], size, n][config["eraser"]["name"]]
+            for seed, *score in zip(config["seeds"], losses, accuracies, strict=True):
+                seeds.setdefault(seed, score)
     yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
     yield "| --- " * (len(QLEACE) + 1) + "|"
     for (model, size, n), row in sorted(rows.items()):
@@ -79,16 +61,15 @@ def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> I
             yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
 
 
-def _shown(scores: Sequence[Score]) -> str:
+def _shown(scores: Sequence[Sequence[float]]) -> str:
     losses, accuracies = zip(*scores, strict=True)
     return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
 
 
 def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
     """Yield the second table in Markdown: test loss by number of training images."""
-    trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
     losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for config, point in [*trained, *unfinished(folders)]:
+    for config, point in points(results, folders):
         if published(config):
             losses[cell_of(config)][point.n] += point.ce_test_bits
     shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
