@@ -19,7 +19,7 @@ from harness.figures import eraser_colours, figure_at
 from harness.results.run_labels import display_name
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.job_with_eraser import erased_by
+from scripts.erased_dataset_from_overrides import erased_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

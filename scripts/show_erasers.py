@@ -17,7 +17,7 @@ from erasure.pipeline import ErasedDataset
 from harness.figures import hide_axes, name_row, save, wrapped
 from harness.results.run_labels import display_name
 from scripts.command_line import argument_parser
-from scripts.job_with_eraser import erased_by, require_images
+from scripts.erased_dataset_from_overrides import erased_by, require_images
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 

@@ -33,7 +33,7 @@ from erasure.store.cache import Cache
 from harness.job import Job, erased
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.job_with_eraser import erased_by, job_under, require_images
+from scripts.erased_dataset_from_overrides import erased_by, job_under, require_images
 
 _VARIES = 1e-9  # smallest variance, relative to the largest; rounding to float32 leaves 1e-14
 _OUTSIDE = 0.05  # grey levels beyond the range by rounding: stored images are float32

@@ -26,7 +26,7 @@ from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.job_with_eraser import erased_by, job_under
+from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights

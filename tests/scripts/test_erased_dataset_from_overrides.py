@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.job_with_eraser import erased_by, require_images
+from scripts.erased_dataset_from_overrides import erased_by, require_images
 
 
 def test_vectors_cannot_be_shown(tmp_path: Path) -> None:
