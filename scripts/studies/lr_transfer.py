@@ -16,7 +16,7 @@ from harness.figures import figure_at
 from harness.results.table import Table
 from models.mup import Parametrization
 from scripts.benchmark_images import standardised_digits
-from scripts.studies.mup_training import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
+from scripts.studies.mup_helpers import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 
 @dataclass(frozen=True)

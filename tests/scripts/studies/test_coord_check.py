@@ -11,7 +11,7 @@ import pytest
 
 from scripts.studies import coord_check
 from scripts.studies.coord_check import coordinates, slope, slopes
-from scripts.studies.mup_training import Architecture
+from scripts.studies.mup_helpers import Architecture
 
 CASES = {
     "mlp": [256, 512, 1024, 2048],

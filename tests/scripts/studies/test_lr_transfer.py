@@ -7,7 +7,7 @@ import pytest
 
 from scripts.studies import lr_transfer
 from scripts.studies.lr_transfer import STUDIES, final_loss_bits, movement, optimum
-from scripts.studies.mup_training import Architecture
+from scripts.studies.mup_helpers import Architecture
 
 
 def test_the_optimum_of_a_parabola_lies_between_the_learning_rates_tried() -> None:
