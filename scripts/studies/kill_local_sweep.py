@@ -1,6 +1,6 @@
 """Kill runs of a sweep over this machine's processes, launch it again from two shells, and compare with one process.
 
-    python -m scripts.studies.kill_local            # 32 runs, hydra/launcher=local with 4 processes, a third killed
+    python -m scripts.studies.kill_local_sweep      # 32 runs, hydra/launcher=local with 4 processes, a third killed
 
 The sweep is launched with `hydra/launcher=local` while a random third of its runs are killed (SIGKILL) at random
 moments, and launched again until all of these have been killed. Then two shells launch it at the same time. Prints
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.command_line import argument_parser
-from scripts.studies.killed_tasks import KilledTasks
+from scripts.studies.kill_helpers import KilledTasks
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
 _ALL = (
@@ -31,7 +31,7 @@ _ALL = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("studies.kill_local", __doc__)
+    parser = argument_parser("studies.kill_local_sweep", __doc__)
     parser.add_argument("--seeds", type=int, default=8, help="four runs of each")
     parser.add_argument("--workers", type=int, default=4, help="processes")
     parser.add_argument("--seed", type=int, default=0, help="of what is killed, and when")
