@@ -2,7 +2,6 @@
 
     uv run python -m scripts.benchmarks.train --model mlp --dataset digits
     uv run python -m scripts.benchmarks.train --model lenet --dataset cifar --samples 4000 --epochs 2
-    uv run python -m scripts.benchmarks.train --stacking    # the measurement behind the rule of train.stacking_rule
 
 Same examples, batch size, epochs, initial weights and validation losses (printed). The floor is the FLOPs of all
 matrix products and convolutions, as PyTorch counts them, at the rate of a square product measured first.
@@ -10,7 +9,6 @@ matrix products and convolutions, as PyTorch counts them, at the rate of a squar
 
 import argparse
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -20,7 +18,6 @@ from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages
 from erasure.splits import splits
-from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmark_images import DIGITS, labelled_images
@@ -32,16 +29,12 @@ from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.matched_sample_losses import DATA, Counterparts
 from train.memory import keep_freed_memory
-from train.randomness import generator, permutation
-from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.randomness import permutation
 from train.settings import TrainSettings
-from train.stacking_rule import Stacking, choose, multiply_adds
+from train.stacking_rule import Stacking, choose
 from train.training import TrainingSets, fit
 
 _FOREVER = 10**9
-_SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
-_NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
-_ROUNDS = 3  # rounds of both arrangements, so that a slow moment of the machine affects both
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,14 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
     parser.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
     parser.add_argument("--skip-peer", action="store_true", help="leave out the DataLoader loop")
-    stacking = "instead, time a step of every architecture with its seeds in one network and one after another"
-    parser.add_argument("--stacking", action="store_true", help=stacking)
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
-    if options.stacking:
-        stacking_table(options.seeds, torch.device(options.device)).show(machine(torch.device(options.device)))
-        return 0
     bench = TrainingBenchmark(options)
     return finish(options, bench.title, bench.compare(skip_peer=options.skip_peer))
 
@@ -77,53 +65,6 @@ def dataset(name: str, samples: int, root: str, device: torch.device) -> Mapping
     train = scaled["train"].images
     erased = ErasedDataset(scaled, tuple(map(str, range(10))), {}, train.mean((0, 2, 3)), train.std((0, 2, 3)))
     return to_device(erased, crop_padding=0.125, flip=name != "digits", device=device)
-
-
-def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS) -> Table:
-    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice."""
-    keep_freed_memory()
-    rows = []
-    for network in networks:
-        config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
-        settings = config.train
-        for size, shape in _SHAPES.items():
-            model = Target(config.model).build(Classifier, shape, 10)
-            products = multiply_adds(model, shape)
-            part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
-            zeros = torch.zeros(shape[0])
-            images = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=device)
-            ensemble = Ensemble(model.to(device))
-            rounds = [[step_seconds(ensemble, n, images, settings.lr) * seeds / n for n in (seeds, 1)]
-                      for _ in range(_ROUNDS)]  # fmt: skip
-            stacked, single = map(min, zip(*rounds, strict=True))
-            rule = choose(ensemble, seeds, images, settings).how
-            times = (f"{1e3 * stacked:.2f}", f"{1e3 * single:.2f}", f"{single / stacked:.2f}")
-            rows.append([network.replace("model.", ""), size, f"{products:,}", *times, rule])
-    headings = ("network", "image", "multiply-adds", "in one network, ms", "one after another, ms", "ratio", "rule")
-    caption = f"A step of {seeds} seeds, the fastest of {_ROUNDS} rounds. Ratio: above 1 where one network is faster."
-    return Table("stacking", [caption], headings, rows)
-
-
-def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: float) -> float:
-    """Time one optimiser step of `members` stacked members on a batch of all images; the fastest of several.
-
-    With one thread on the CPU it is CPU time, which does not depend on other load.
-    """
-    device = images.labels.device
-    alone = device.type == "cpu" and torch.get_num_threads() == 1
-    clock = time.process_time if alone else time.perf_counter
-    batch = torch.arange(len(images), device=device).expand(members, -1)
-    initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
-    optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=lr), ensemble.model.learning_rates())
-    x, z = images.plain(batch)
-    times: list[float] = []
-    while len(times) < 4 or (sum(times) < 0.2 and len(times) < 200):
-        started = clock()
-        optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(clock() - started)
-    return min(times[1:])
 
 
 class TrainingBenchmark:
