@@ -28,7 +28,7 @@ from tests.erasure.datasets.test_mixture_of_datasets import mixture
 from tests.erasure.datasets.test_shuffled_labels import shuffled
 from tests.erasure.datasets.test_text import TRAIN as TEXTS
 from tests.erasure.datasets.test_text import write_glove, write_imdb
-from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
+from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist, write_svhn
 from tests.models.every_model import EVERY
 
 ERASERS: dict[str, float] = {

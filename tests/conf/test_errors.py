@@ -16,7 +16,7 @@ from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
 from mdl.__main__ import COMMAND as MDL
-from tests.erasure.published_files import FIRST_FILE, WRITERS, write
+from tests.erasure.made_up_datasets import FIRST_FILE, WRITERS, write
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
 

@@ -10,7 +10,7 @@ from erasure.image_cache import raw_images, raw_key
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, save_tensors
 from tests.erasure.datasets.test_image_folder import folder, write_images
-from tests.erasure.published_files import write_cifar10, write_mnist
+from tests.erasure.made_up_datasets import write_cifar10, write_mnist
 
 
 def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, monkeypatch) -> None:

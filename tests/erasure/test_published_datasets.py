@@ -20,7 +20,7 @@ from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError
 from erasure.splits import splits
 from erasure.store.atomic_files import DiskFullError
-from tests.erasure.published_files import (
+from tests.erasure.made_up_datasets import (
     CIFAR_NAMES,
     FIRST_FILE,
     WRITERS,

@@ -14,7 +14,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.shuffled_labels import ShuffledLabels
 from erasure.moments import ClassMoments
 from erasure.source import LabelledImages, Source
-from tests.erasure.published_files import OPTIONS, write_cifar10
+from tests.erasure.made_up_datasets import OPTIONS, write_cifar10
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
 
