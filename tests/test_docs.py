@@ -1,17 +1,22 @@
-"""Code on the pages does what they say."""
+"""Code on the pages does what they say, and their numbers are those of runs that are kept."""
 
 import csv
 import inspect
 import re
 import textwrap
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
 import torch
 
 import erasure
+from harness.results import load
+from harness.results.statistics import Spread
 from scripts.report.__main__ import main as report
+from train.learning_order import learnt_step
+from train.matched_sample_losses import DATA
 
 ROOT = Path(__file__).parent.parent
 ALL = "train_size-48976"  # the study's photographs
@@ -63,6 +68,22 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
         assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []
     for name in (small, whole):
         assert (tmp_path / f"figures/train-{name}-loss-curves.svg").exists()
+
+
+def test_the_page_on_the_learning_order_has_the_numbers_of_the_runs_that_are_kept() -> None:
+    page = (ROOT / "docs/learning_order.md").read_text()
+    frame = load(ROOT / "docs/study_learning_order").counterparts
+    assert frame["run_id"].nunique() == 18
+    shown = frame[frame["sample"].isin([DATA, "order2"])]
+    for (run, name), curves in shown.groupby(["run_id", "sample"]):
+        by_seed = [curve for _, curve in curves.groupby("seed")]
+        steps = [learnt_step(curve["step"].tolist(), curve["loss_bits"].tolist()) for curve in by_seed]
+        known = [step for step in steps if step is not None]
+        if 2 * len(known) <= len(by_seed):
+            continue
+        assert f"{Spread.of(known):,.0f}" in page, (run, name)
+        end = mean(curve["loss_bits"].iloc[-1] for curve in by_seed)
+        assert f"({end:.2f})" in page, (run, name)
 
 
 @pytest.mark.parametrize("name", erasure.__all__)
