@@ -1,4 +1,4 @@
-"""Everything at once in miniature: the experiment on the digits, its report, the report's page in a browser."""
+"""The report of a small sweep of the experiment digits_all, its page in a browser."""
 
 import csv
 from pathlib import Path
