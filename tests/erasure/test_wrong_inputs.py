@@ -1,4 +1,4 @@
-"""Wrong inputs to the library: each gets one sentence that names the value, what is allowed and the remedy."""
+"""Wrong inputs to the library (erasure.inputs): one sentence each, with the value, what is allowed and the remedy."""
 
 from collections.abc import Callable
 from pathlib import Path
