@@ -198,7 +198,7 @@ def test_constant_pixels_stay_constant_in_all_classes() -> None:
 
 
 def test_leace_leaves_the_covariances_that_qleace_makes_equal() -> None:
-    experiment = pytest.importorskip("tests.models.test_theorem_2_2")
+    experiment = pytest.importorskip("tests.models.test_equal_moments_stop_polynomials")
     x, z = mixture(4, 6)
     by_leace, by_qleace = LeaceEraser.fit(x, z)(x), QleaceEraser.fit(x, z)(x, z)
     assert gaps(by_leace, z, x)[0] < 1e-13
