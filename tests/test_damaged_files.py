@@ -37,7 +37,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from erasure.store.checked_files import sealed
-from tests.file_formats import FORMATS, Format, encoded_image
+from tests.files_to_damage import FORMATS, Format, encoded_image
 
 GOOD = ("unaffected", "recovered", "one line", "other data")
 DAMAGES = ("flipped", "digit", "cut", "deleted", "repeated", "zeroed", "inserted", "replaced")

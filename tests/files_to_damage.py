@@ -1,4 +1,4 @@
-"""Every kind of file that the project reads: how to write a small example, and how commands read it."""
+"""Every kind of file to damage: how to write a small example, and how commands read it."""
 
 import contextlib
 import hashlib
