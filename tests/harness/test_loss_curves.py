@@ -1,8 +1,6 @@
-"""Loss curves: rows, plateau, crossing of an erased run below its control, by how much, and how suddenly."""
+"""Loss curves: rows, plateau, sharpest fall, crossing of an erased run below its control."""
 
-import csv
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,33 +15,13 @@ from harness.loss_curves import (
     sharp_drop,
     sharp_drops,
 )
-from harness.result import MdlResult
 from harness.result_fields import SharpDrops
-from harness.results.arrange import Entry, arrange
-from harness.results.statistics import Difference
 from harness.run_directory import Run
-from tests.made_up_runs import made_up
 
 
 def curve(*bits: float, every: int = 1) -> LossCurve:
     epochs = np.arange(len(bits)) * every
     return LossCurve(epochs.astype(float), np.full(len(bits), np.nan), np.array(bits))
-
-
-def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
-    bits = list(finals)
-    test_bits = test_bits or {100: finals}
-    points = [
-        {"n": n, "ce_next_bits": at if n < max(test_bits) else None, "ce_test_bits": at, "epochs": [5 for _ in at]}
-        for n, at in test_bits.items()
-    ]
-    code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
-    config = {**made_up().config, "runs_dir": "nowhere"}
-    mdl_result = made_up(command="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
-                    train_size=max(test_bits), power_law=[None for _ in seeds],
-                    final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
-    assert isinstance(mdl_result, MdlResult)
-    return mdl_result
 
 
 def slow_sharp_drop(epochs, bits, window):
@@ -98,34 +76,6 @@ def test_a_control_that_overfits_is_not_crossed() -> None:
     assert crossing_epoch([curve(3.3, 2.0, 1.5, 1.2)], [curve(3.3, 1.0, 2.0, 3.0)]) is None
 
 
-def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
-    _, entry = arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0].entries
-    return entry["test_loss_bits_difference"], entry
-
-
-def test_backfire_is_significant_and_paired() -> None:
-    control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
-    below_gap, below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
-    assert below_gap.below
-    assert below["crossing_size"] == 100
-    assert below_gap.mean == pytest.approx(-0.7 / 3)
-    assert below_gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
-    above_gap, above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
-    assert not above_gap.below
-    assert above["crossing_size"] is None
-    unclear_gap, unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
-    assert not unclear_gap.below  # below on average, but not significantly
-    assert unclear["crossing_size"] == 100
-    assert unclear["crossing_epoch"] is None
-
-
-def test_only_what_belongs_together_is_compared() -> None:
-    shared, _ = against(result([1.0, 2.0, 9.0]), result([2.0, 9.0, 4.0], seeds=(0, 3, 1)))
-    assert shared.mean == pytest.approx((1.0 - 2.0 + 2.0 - 4.0) / 2)  # of seeds 0 and 1
-    _, alike = against(result([1.0] * 3), result([1.0] * 3))
-    assert alike["crossing_size"] is None  # one training on everything has no sizes
-
-
 def test_loss_curves_are_read_back(tmp_path) -> None:
     run = Run(tmp_path, "run")
     rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0, n + seed + epoch) for n in (27, 127)
@@ -139,33 +89,6 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
         (tmp_path / "bad.csv").write_text(text)
         with pytest.raises(ValueError, match=r"bad\.csv is not a table of losses"):
             read_loss_curves(tmp_path / "bad.csv")
-
-
-def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
-    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
-    from conf.sweep_directory import process
-    from erasure.store.checked_files import read_json
-    from mdl.__main__ import COMMAND as MDL
-    from train.__main__ import COMMAND as TRAIN
-
-    quick = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=4", "seeds=[0,1]"]
-    for chosen, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
-        outcome = command(chosen, *quick, *extra, "logger.mode=disabled")
-        assert outcome.code == 0, outcome.err
-        assert "test loss (bits)" in outcome.out
-    for path in (tmp_path / "runs").glob("*/result.json"):
-        drop = read_json(path)["sharp_drop"]
-        assert drop["window_epochs"] == 5
-        assert len(drop["bits"]) == len(drop["epoch"]) == 2
-    command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
-    with (process.sweep.directory / "table.csv").open() as file:
-        control, leace = csv.DictReader(file)
-    assert control["test_loss_bits_difference"] == ""
-    assert float(leace["test_loss_bits_difference"]) > 0
-    assert 0 < float(leace["test_loss_bits_error_over_examples"]) < float(leace["test_loss_bits_difference"])
-    assert 0 <= float(leace["test_loss_bits_p_holm"]) <= 1
-    assert (leace["test_loss_bits_backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
-    assert float(control["sharp_drop_bits"]) > 0
 
 
 @pytest.mark.parametrize(("bits", "epochs"), [(0.98, 1), (0.99, None)])
