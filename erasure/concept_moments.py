@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
-from erasure.linalg import CovarianceFactor
 from erasure.moment_accumulator import Accumulator
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors

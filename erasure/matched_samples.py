@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from erasure.barycenter_search import factor_map
-from erasure.linalg import CovarianceFactor
+from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import polar_factor
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from erasure.barycenter_search import Search, align, factor_map
-from erasure.linalg import CovarianceFactor
+from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import polar_factor
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.erasers.leace import LeaceEraser
-from erasure.linalg import largest_eigenpairs
+from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
 

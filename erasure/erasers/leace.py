@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 
 from erasure.concept_moments import ConceptMoments
-from erasure.linalg import CovarianceFactor
+from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from erasure.barycenter_search import Search, align, reported_classes
+from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
-from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 
 log = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import random_directions
-from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 
 _REFERENCES: dict[str, type[Eraser]] = {

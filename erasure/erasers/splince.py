@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, named_concepts
+from erasure.covariance_factor import CovarianceFactor
 from erasure.erasers.leace import LeaceEraser
 from erasure.inputs import Array
-from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from erasure.linalg import largest_eigenpairs
+from erasure.lanczos import largest_eigenpairs
 from erasure.progress import report_progress
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
 from sample_info.linearized.spectral_filter import SpectralFilter

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from conf.errors import exit_code
 from conf.target import Target
+from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
 from erasure.image_cache import raw_images
-from erasure.linalg import CovarianceFactor
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache

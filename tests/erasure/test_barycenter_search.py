@@ -3,7 +3,7 @@
 import torch
 
 from erasure.barycenter_search import Search, align
-from erasure.linalg import CovarianceFactor
+from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import polar_factor
 
 

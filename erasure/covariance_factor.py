@@ -1,13 +1,10 @@
-"""Square-root factors of singular and regular covariances, exact for constant pixels; largest eigenvalues."""
-
-from collections.abc import Callable
+"""Square-root factors of singular and regular covariances, exact for constant pixels."""
 
 import torch
 from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
 _BLOCK = 384  # below this size a triangular product is not worth splitting
-_KRYLOV = 40  # products between two looks at the eigenvalues
 
 
 class CovarianceFactor:
@@ -139,65 +136,3 @@ def lower_multiply_transposed(lower: Tensor, b: Tensor) -> Tensor:
     above = lower_multiply_transposed(lower[:half, :half], b[:half])
     above = torch.addmm(above, lower[half:, :half].T, b[half:])
     return torch.cat([above, lower_multiply_transposed(lower[half:, half:], b[half:])])
-
-
-def largest_eigenpairs(
-    multiply: Callable[[Tensor], Tensor],
-    starts: Tensor,
-    *,
-    tolerance: float = 1e-8,
-    rounding: float = 0.0,
-    max_restarts: int = 50,
-) -> tuple[list[float], Tensor]:
-    """Return the eigenvalue of largest magnitude of each of g symmetric operators, and its unit eigenvector.
-
-    Batched Lanczos iterations with full reorthogonalisation, restarted from the best vectors. A value is a
-    Rayleigh quotient, so that its error is of second order in the residual. One read from the device per restart.
-
-    Args:
-        multiply: all operators at once, [g, d] to [g, d].
-        starts: [g, d], none orthogonal to its eigenvector.
-        tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
-        rounding: size of the operators' rounding; a smaller residual counts as zero.
-        max_restarts: of 40 products each; the best pairs so far are returned after the last.
-
-    Returns:
-        Values, and vectors [g, d].
-    """
-    steps = min(starts.shape[1], _KRYLOV)
-    vectors, values = starts, starts.new_zeros(0)
-    for _ in range(max_restarts):
-        basis, small, left = _lanczos(multiply, vectors, steps)
-        read = torch.cat([small, left[:, None, None].expand(-1, 1, steps)], 1).cpu()
-        every, rotations = torch.linalg.eigh((read[:, :-1] + read[:, :-1].mT) / 2)
-        best = every.abs().argmax(1, keepdim=True)
-        values = every.gather(1, best)[:, 0]
-        rotation = rotations.gather(2, best[:, None].expand(-1, steps, 1))
-        vectors = _unit((basis.mT @ rotation.to(basis.device, non_blocking=True))[..., 0])
-        residuals = read[:, -1, -1] * rotation[:, -1, 0].abs()
-        if bool((residuals <= (tolerance * values.abs()).clamp(min=rounding)).all()):
-            break
-    return values.tolist(), vectors
-
-
-def _lanczos(multiply: Callable[[Tensor], Tensor], starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Orthonormal bases [g, steps, d] of Krylov spaces, the operators there, and how far they lead out of them, [g].
-
-    A space that an operator maps to itself is filled up with zeros.
-    """
-    basis = starts.new_zeros(len(starts), steps, starts.shape[1])
-    products = torch.zeros_like(basis)
-    rest = starts
-    for i in range(steps):
-        basis[:, i] = _unit(rest)
-        products[:, i] = rest = multiply(basis[:, i])
-        known, size = basis[:, : i + 1], rest.norm(dim=1, keepdim=True)
-        for _ in range(2):  # twice is enough for orthogonality to rounding
-            rest = rest - ((known @ rest[..., None]).mT @ known)[:, 0]
-        rest = torch.where(rest.norm(dim=1, keepdim=True) > 1e-14 * size, rest, 0.0)
-    return basis, basis @ products.mT, rest.norm(dim=1)
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    """Scale vectors [g, d] to length one; zero where they are zero."""
-    return torch.nn.functional.normalize(vectors, eps=torch.finfo(vectors.dtype).tiny)
