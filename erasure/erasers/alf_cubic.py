@@ -7,10 +7,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from erasure.constant_columns import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser, require_limits
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
-from erasure.projection_eraser import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser
 from erasure.third_moments import ThirdMoments, climb
 
 _ROUNDING = 1e-14  # of a third moment, relative to that of the data's size

@@ -9,10 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from erasure.constant_columns import removed_columns
 from erasure.erasers.leace import LeaceEraser
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser
 
 
 @dataclass(frozen=True, repr=False)

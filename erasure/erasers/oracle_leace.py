@@ -6,9 +6,9 @@ from typing import Annotated, Self
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments
+from erasure.constant_columns import constant_columns, made_constant
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import constant_columns, made_constant
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,9 +6,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from erasure.constant_columns import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser, removed_columns
+from erasure.projection_eraser import ProjectionEraser
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,7 +22,8 @@ from erasure import (
     RandomEraser,
     SplinceEraser,
 )
-from erasure.projection_eraser import ProjectionEraser, constant_columns
+from erasure.constant_columns import constant_columns
+from erasure.projection_eraser import ProjectionEraser
 from tests.conftest import gaps
 
 # QLEACE's covariances are equal whatever the tolerance of its edit.
