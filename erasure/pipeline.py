@@ -11,10 +11,10 @@ from torch import Tensor
 
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
-from erasure.device_memory import fitting_device
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.fitting_device import fitting_device
 from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
