@@ -12,7 +12,7 @@ from erasure.erasers.alf_qleace import AlfQleaceEraser, require_limits
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
 from erasure.projection_eraser import ProjectionEraser
-from erasure.third_moments import ThirdMoments, climb
+from erasure.third_moment_search import ThirdMoments, climb
 
 _ROUNDING = 1e-14  # of a third moment, relative to that of the data's size
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from erasure import AlfCubicEraser, AlfQleaceEraser, ClassMoments
-from erasure.third_moments import ThirdMoments
+from erasure.third_moment_search import ThirdMoments
 from tests.conftest import gaps
 
 SKEWED = torch.tensor([2.0, -0.5, -0.5, -0.5, -0.5], dtype=torch.float64)  # moments 0, 1, 1.5

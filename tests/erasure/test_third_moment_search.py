@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments
-from erasure.third_moments import ThirdMoments, best_angle, climb, on_circle
+from erasure.third_moment_search import ThirdMoments, best_angle, climb, on_circle
 
 
 def mixture(k: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor, ThirdMoments]:
