@@ -13,8 +13,8 @@ from erasure.progress import Display, on_progress
 from harness.logger import Logger
 from harness.run_directory import Run, Tensors
 from harness.sample_info_fields import Information
-from models.tangent.jacobian import Projection
 from models.tangent.kernel import Kernels, exact_or
+from models.tangent.projection import Projection
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import Show, part_of, require_possible, try_summaries
 from sample_info.error_estimates import TRAINED_PATH, along_trained_path

@@ -10,7 +10,7 @@ from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
 from conf.identity import later, unhashed
 from conf.schema import Config
-from models.tangent.jacobian import Kind
+from models.tangent.projection import Kind
 from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.spectral_filter import LinearizedDescent
 
@@ -98,7 +98,7 @@ class SummarySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.jacobian.Projection`."""
+    """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.projection.Projection`."""
 
     projection: Literal["auto"] | Kind
     size: AtLeast1

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from models.classifier import Classifier
 from models.stackable_layers import Linear
-from models.tangent.jacobian import EXACT, Projection, Weights, network_outputs
+from models.tangent.jacobian import Weights, network_outputs
 from models.tangent.kernel import Kernels, TangentOptions, ntk
+from models.tangent.projection import EXACT, Projection
 from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.references.gradient_descent import GradientDescent
 from sample_info.trained_weights import TrainedWeights

@@ -17,7 +17,8 @@ from torch.func import functional_call
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.stackable_layers import Linear
-from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
+from models.tangent.jacobian import Weights, in_double, jacobian
+from models.tangent.projection import EXACT, Layer, Projection, layers_of
 
 GIB = 2**30
 _FEW_PARAMETERS = 200_000

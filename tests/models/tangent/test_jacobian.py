@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from models.tangent.jacobian import Projection, in_double, jacobian, network_outputs
+from models.tangent.jacobian import in_double, jacobian, network_outputs
+from models.tangent.projection import Projection
 from tests.sample_info.networks import some_network
 
 

@@ -14,8 +14,9 @@ from models.mlp import MLP
 from models.mup import Parametrization
 from models.polynomial import PolynomialClassifier
 from models.tangent import kernel
-from models.tangent.jacobian import EXACT, Projection, jacobian
+from models.tangent.jacobian import jacobian
 from models.tangent.kernel import EmpiricalNtk, TangentKernel, TangentOptions, exact_or, mean_ntk, ntk
+from models.tangent.projection import EXACT, Projection
 from tests.models.every_model import EVERY, SMALL
 from tests.sample_info.networks import some_network
 from train.randomness import generator
