@@ -17,8 +17,8 @@ from torch import Tensor
 from harness.sample_info_fields import ErrorEstimate
 from models.tangent.kernel import Kernels
 from sample_info.agreement import spearman
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.training_problem import TrainingProblem
 from sample_info.unique_information import Changes, Effects
 

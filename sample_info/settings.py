@@ -12,7 +12,7 @@ from conf.identity import later, unhashed
 from conf.schema import Config
 from models.tangent.projection import Kind
 from sample_info.eraser_fit import EraserFit
-from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.linearized.descent import LinearizedDescent
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)

@@ -6,8 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from sample_info.linearized.descent import LinearizedDescent, SpectralFilter
 from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
-from sample_info.linearized.spectral_filter import LinearizedDescent, SpectralFilter
 from sample_info.unique_information import Changes, Effects
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding

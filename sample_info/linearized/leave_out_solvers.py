@@ -14,8 +14,8 @@ from torch import Tensor
 
 from erasure.lanczos import largest_eigenpairs
 from erasure.progress import report_progress
+from sample_info.linearized.descent import SpectralFilter
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
-from sample_info.linearized.spectral_filter import SpectralFilter
 
 _MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
 _ROUNDING = 1e-13  # relative size of eigenvalues that are zero in float64

@@ -22,8 +22,8 @@ from torch import Tensor
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.pairwise_files import save_block
 from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves

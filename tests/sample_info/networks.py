@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.classifier import Classifier
 from models.mlp import MLP
-from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.training_problem import TrainingProblem
 from tests.models.every_model import EVERY, SMALL
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.linearized.descent import LinearizedDescent
 
 
 def coefficients(kernel: Tensor, residual: Tensor, descent: LinearizedDescent, n: int | None = None) -> Tensor:

@@ -6,8 +6,8 @@ from torch.distributions import Normal, kl_divergence
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.unique_information import functional_information, loss_effects, weight_information
 from tests.sample_info.networks import small_mlp
 

@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out, sgd_information, steady_state
 from sample_info.linearized.leave_out_solvers import Method
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from tests.sample_info import reference_dynamics
 from tests.sample_info.networks import Linearization, small_mlp, some_kernels
 

@@ -8,8 +8,8 @@ from numpy.polynomial.chebyshev import chebval
 from torch import Tensor
 
 from sample_info.linearized import filter_approximations
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
-from sample_info.linearized.spectral_filter import LinearizedDescent
 
 INTERVAL = torch.linspace(0.5, 40.0, 1001, dtype=torch.float64)
 POINTS = torch.cat([torch.zeros(1), torch.logspace(-9, 0, 500)]).double() * 854.0

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from erasure import on_progress
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
 from sample_info.linearized.leave_out_solvers import MaskedSeries, Resolvent, spectral_bound
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from tests.sample_info.networks import some_kernels
 
 

@@ -13,8 +13,8 @@ from harness.run_directory import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import Kernels, ntk
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.leave_out_solvers import inverse
-from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.references import influence_and_cosine as influence_functions
 from sample_info.references import registry
 from sample_info.references.influence_and_cosine import cosine, influence

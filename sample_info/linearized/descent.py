@@ -1,4 +1,4 @@
-"""Gradient descent on squared loss as a filter on the spectrum of the tangent kernel."""
+"""Gradient descent on squared loss: its options, and the filter that it is on the spectrum of the tangent kernel."""
 
 import math
 from dataclasses import dataclass

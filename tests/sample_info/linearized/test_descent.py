@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.linearized.descent import LinearizedDescent
 
 EIGENVALUES = torch.tensor([0.0, 1e-12, 1e-3, 1.0, 50.0, 150.0], dtype=torch.float64)
 
