@@ -1,6 +1,6 @@
 """Training of the linearised network, with and without some examples (Harutyunyan et al. 2021, section 5)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -9,8 +9,6 @@ from torch import Tensor
 from sample_info.linearized.descent import LinearizedDescent, SpectralFilter
 from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
 from sample_info.unique_information import Changes, Effects
-
-_SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
 
 class LinearizedDynamics:
@@ -124,54 +122,3 @@ def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memo
     """Compute leave-one-out changes of the linearised network, in column blocks that fit into memory."""
     blocks = dynamics.blocks(memory_bytes, len(held_out_kernel) // dynamics.k)
     return Changes.joined(dynamics.effects(block, held_out_kernel)[0] for block in blocks)
-
-
-@dataclass(frozen=True)
-class SteadyState:
-    """SGD's covariance Σ around the minimum, in an orthonormal basis of the span of ∇f_0(X)."""
-
-    covariance: Tensor  # Σ, [q, q], solves HΣ + ΣH = (η/b) Λ (equation 14)
-    hessian: Tensor  # diagonal of H, [q]
-    noise: Tensor  # Λ, [q, q], covariance of per-example gradients at the minimum (appendix C)
-    basis: Tensor  # ∇f_0(X) in that basis, [q, n k]
-
-
-def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
-    """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD of b examples per step.
-
-    Everything is on the scale of the mean loss, 1/n of the paper's H, as η is elsewhere. Without weight decay wide
-    networks fit every example, so that gradients and SGD's noise vanish at the minimum.
-    """
-    descent, n, k = minimum.descent, minimum.n, minimum.k
-    assert not descent.finite, "at the minimum"
-    assert descent.weight_decay > 0, "settings refuse SGD without noise"
-    values, vectors = torch.linalg.eigh(minimum.kernel)
-    significant = values > _SPAN * values[-1]
-    values, vectors = values[significant], vectors[:, significant]
-    basis = values.sqrt()[:, None] * vectors.T
-    residual = -descent.weight_decay * minimum.coefficients  # f(X) - Y at the minimum
-    gradients = (basis * residual.flatten()).view(-1, n, k).sum(-1)
-    centred = gradients - gradients.mean(1, keepdim=True)
-    noise = centred @ centred.T / n
-    hessian = (values + descent.weight_decay) / n
-    covariance = descent.learning_rate / batch_size * noise / (hessian[:, None] + hessian)
-    return SteadyState(covariance, hessian, noise, basis)
-
-
-def sgd_information(
-    minimum: LinearizedDynamics, batch_size: int, *, variance_floor: float = 1e-10, memory_bytes: float = 2**30
-) -> tuple[Tensor, float]:
-    """Compute SI smoothed by SGD's steady state, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
-
-    Variances below `variance_floor` of the largest, about float64's resolution, are raised to it, which can only lower
-    a score: SGD hardly moves along these directions, and a finite change would be nearly infinitely informative.
-
-    Returns:
-        scores [n], and the fraction of directions whose variance was raised.
-    """
-    state = steady_state(minimum, batch_size)
-    variances, axes = torch.linalg.eigh(state.covariance)
-    floor = variance_floor * variances[-1]
-    whitening = axes.T @ state.basis / variances.clamp(min=float(floor)).sqrt()[:, None]
-    parts = [(whitening @ minimum.differences(block)).square().sum(0) / 2 for block in minimum.blocks(memory_bytes)]
-    return torch.cat(parts), float((variances < floor).double().mean())

@@ -7,7 +7,10 @@ from torch import Tensor
 
 from models.classifier import Classifier
 from models.mlp import MLP
+from models.tangent.jacobian import network_outputs
+from models.tangent.kernel import ntk
 from sample_info.linearized.descent import LinearizedDescent
+from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.training_problem import TrainingProblem
 from tests.models.every_model import EVERY, SMALL
 
@@ -29,6 +32,12 @@ class Linearization:
         return TrainingProblem(
             self.model.double(), weights, x, self.y, held_out, descent, 0, batch_size=64, memory_bytes=1e9
         )
+
+
+def linearized(net: Linearization, descent: LinearizedDescent) -> tuple[LinearizedDynamics, Tensor]:
+    kernels = ntk(net.model, net.weights, net.x, net.held_out)
+    residual = network_outputs(net.model, net.weights, net.x) - net.y
+    return LinearizedDynamics(kernels.train, residual, descent), kernels.held_out
 
 
 def away_from_zero(model: Classifier, seed: int = 0) -> dict[str, Tensor]:
