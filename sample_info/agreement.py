@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.sample_info_fields import Correlation, Ratio, ReferenceAgreement
-from sample_info.unique_information import Changes
+from sample_info.leave_one_out_effects import Changes
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:

@@ -17,10 +17,10 @@ from torch import Tensor
 from harness.sample_info_fields import ErrorEstimate
 from models.tangent.kernel import Kernels
 from sample_info.agreement import spearman
+from sample_info.leave_one_out_effects import Changes, Effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.training_problem import TrainingProblem
-from sample_info.unique_information import Changes, Effects
 
 TRAINED_PATH = "trained path"  # name of the second method among references
 _AT_ONCE = 64  # systems per block: their state stays in CPU caches

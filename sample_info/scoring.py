@@ -18,6 +18,7 @@ from models.tangent.projection import Projection
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import Show, part_of, require_possible, try_summaries
 from sample_info.error_estimates import TRAINED_PATH, along_trained_path
+from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
 from sample_info.pairwise_files import keep_only, save_block
@@ -26,7 +27,7 @@ from sample_info.report.saved_scores import Scored, information_of, save_scores
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.training_problem import TrainingProblem, decisions
-from sample_info.unique_information import Changes, functional_information, loss_effects, weight_information
+from sample_info.unique_information import functional_information, weight_information
 from train.randomness import generator
 
 log = logging.getLogger(__name__)

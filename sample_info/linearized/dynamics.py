@@ -6,9 +6,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from sample_info.leave_one_out_effects import Changes, Effects
 from sample_info.linearized.descent import LinearizedDescent, SpectralFilter
 from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
-from sample_info.unique_information import Changes, Effects
 
 
 class LinearizedDynamics:

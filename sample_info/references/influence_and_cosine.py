@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from models.tangent.kernel import Kernels
+from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.leave_out_solvers import inverse
-from sample_info.unique_information import Effects
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:

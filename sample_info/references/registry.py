@@ -13,11 +13,11 @@ from torch import Tensor
 
 from harness.run_directory import Run
 from models.tangent.kernel import Kernels
+from sample_info.leave_one_out_effects import Effects
 from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.references.retraining import trained_without
 from sample_info.settings import ReferenceSettings
 from sample_info.training_problem import TrainingProblem
-from sample_info.unique_information import Effects
 
 
 @dataclass(frozen=True)

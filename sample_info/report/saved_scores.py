@@ -19,9 +19,9 @@ from harness.sample_info_fields import Attribution, Group, Information, Lineariz
 from sample_info.agreement import agreements_of, auroc, pearson
 from sample_info.data_summarization import Curve
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
+from sample_info.leave_one_out_effects import Changes
 from sample_info.scored_examples import Examples
 from sample_info.settings import SummarySettings
-from sample_info.unique_information import Changes
 
 T = TypeVar("T")
 

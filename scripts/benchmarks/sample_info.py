@@ -22,14 +22,13 @@ from torch import Tensor
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
+from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.pairwise_files import save_block
 from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
-from sample_info.unique_information import Changes, loss_effects
-from scripts.benchmark_images import standardised_digits
 from scripts.benchmarks.benchmark import (
     Cost,
     Row,

@@ -35,12 +35,12 @@ from harness.sample_info_fields import Attribution, Interval
 from models.stackable_layers import Conv2d, Linear
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
+from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
-from sample_info.unique_information import Effects
 from scripts import command_line
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
 

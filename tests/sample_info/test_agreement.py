@@ -6,7 +6,7 @@ import torch
 from harness.result import as_json
 from harness.sample_info_fields import Ratio
 from sample_info.agreement import agreement, auroc, pearson, spearman
-from sample_info.unique_information import Changes
+from sample_info.leave_one_out_effects import Changes
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
 

@@ -19,12 +19,12 @@ from models.tangent.kernel import ntk
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND, job_of
 from sample_info.error_estimates import EstimatedErrors
+from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import decisions
-from sample_info.unique_information import Effects
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 

@@ -13,11 +13,11 @@ from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.tangent.kernel import Kernels
 from sample_info.error_estimates import EstimatedErrors, along_trained_path, differences_along
+from sample_info.leave_one_out_effects import Changes
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.training_problem import TrainingProblem
-from sample_info.unique_information import Changes
 from tests.sample_info.networks import away_from_zero, some_kernels
 from tests.sample_info.problems import draws, retrained
 

@@ -13,13 +13,13 @@ from harness.run_directory import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import Kernels, ntk
+from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.leave_out_solvers import inverse
 from sample_info.references import influence_and_cosine as influence_functions
 from sample_info.references import registry
 from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.settings import ReferenceSettings
-from sample_info.unique_information import Effects
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
 
