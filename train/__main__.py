@@ -47,14 +47,14 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     from harness.results.columns import table_of
     from harness.results.figures import draw_each, draw_loss_curves
     from harness.results.table import show_with_csv
-    from train import learning_order
+    from train import learning_order_report
 
     comparisons = arrange(results)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")
     draw_each(draw_loss_curves, comparisons, directory / "loss_curves.png")
     if followed := arrange([result for result in results if result.counterparts]):
-        show_with_csv([*map(learning_order.table_of, followed)], directory / "learning_order.md")
-        draw_each(learning_order.draw, followed, directory / "learning_order.png")
+        show_with_csv([*map(learning_order_report.table_of, followed)], directory / "learning_order.md")
+        draw_each(learning_order_report.draw, followed, directory / "learning_order.png")
 
 
 COMMAND = cli.Command(

@@ -17,7 +17,7 @@ from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.learning_order import samples_of
+from train.learning_order_report import samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
 from train.settings import TrainSettings
 from train.single_training import WEIGHTS

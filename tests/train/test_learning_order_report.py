@@ -2,7 +2,10 @@
 
 import pytest
 
-from train.learning_order import beyond_step, learnt_step, unlearnt_step
+from harness.results import load
+from harness.results.statistics import Spread
+from train.learning_order_report import beyond_step, learnt_step, unlearnt_step
+from train.matched_sample_losses import DATA
 
 
 def test_steps_of_a_curve_by_hand() -> None:
