@@ -24,7 +24,7 @@ def execution(config: "TrainConfig") -> cli.Executable:
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
 
     def functions() -> Functions:
-        from train.single_training import train_on_everything
+        from train.whole_split_training import train_on_everything
 
         return Functions(load, train_on_everything)
 

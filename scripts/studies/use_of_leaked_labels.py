@@ -31,8 +31,8 @@ from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
 from train.prepared_training import PreparedTraining, load, training_job
+from train.saved_weights import WEIGHTS
 from train.settings import TrainConfig
-from train.single_training import WEIGHTS
 
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "

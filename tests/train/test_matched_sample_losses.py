@@ -19,8 +19,8 @@ from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.learning_order_report import samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
+from train.saved_weights import WEIGHTS
 from train.settings import TrainSettings
-from train.single_training import WEIGHTS
 from train.training import Training, TrainingSets
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]

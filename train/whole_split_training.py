@@ -1,9 +1,8 @@
-"""One training on the whole training split: loss curves and final losses."""
+"""One training of every seed on the whole training split: loss curves and final losses."""
 
 from dataclasses import asdict
 
 from erasure.progress import Display
-from erasure.store.checked_files import save_tensors
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import endings, sharp_drops
@@ -15,10 +14,9 @@ from train.early_stopping import warn_of_unlike_validation
 from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress import TrainingProgress
+from train.saved_weights import save_weights
 from train.settings import TrainConfig
-from train.training import Engine, EpochReport, Fit
-
-WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
+from train.training import Engine, EpochReport
 
 
 def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
@@ -62,12 +60,4 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         counterparts=results_of([*fitted.counterparts], spectra, len(prepared.seeds)),
         timing=Timing(stacking=asdict(engine.stacking)),
         **endings(fitted.curves),
-    )
-
-
-def save_weights(prepared: PreparedTraining, run: Run, fitted: Fit) -> None:
-    """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
-    run.require_lease()
-    save_tensors(
-        run.directory / WEIGHTS, fitted.best, {"seeds": list(prepared.seeds), "model": prepared.job.model_identity}
     )
