@@ -24,8 +24,9 @@ from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder
+from train.malloc import keep_freed_memory
 from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
-from train.memory import advice, keep_freed_memory
+from train.out_of_memory import advice
 from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
