@@ -23,7 +23,7 @@ def execution(config: "MdlConfig") -> cli.Executable:
     """
     from harness.job import Execution, Functions
     from models.kernel import KernelModel
-    from train.prepared_training import training_job
+    from train.job import training_job
 
     job, settings = training_job("mdl", config), config.mdl
     is_kernel = issubclass(job.model, KernelModel)

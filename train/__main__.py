@@ -17,7 +17,8 @@ WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged wh
 def execution(config: "TrainConfig") -> cli.Executable:
     """Return the execution of a configuration."""
     from harness.job import Execution, Functions
-    from train.prepared_training import load, require_network, training_job
+    from train.job import require_network, training_job
+    from train.prepared_training import load
 
     job = require_network(training_job("train", config))
     if config.train.protocol != "standard":

@@ -1,47 +1,19 @@
 """A training before it starts: its job, the data on the device, and the architecture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from erasure.pipeline import ErasedDataset
-from harness.device_and_precision import pick_precision
 from harness.job import Job, erased, network
-from models.classifier import Classifier, count_parameters
+from models.classifier import count_parameters
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
 
-C = TypeVar("C", bound=TrainingConfig)
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
-J = TypeVar("J", bound=Job)
-
-
-def training_job(command: str, config: C) -> Job[C]:
-    """Return the job of a command that trains, with `train.precision` resolved, never "auto".
-
-    Raises:
-        ValueError: a value that its part refuses, before anything is loaded.
-    """
-    precision = pick_precision(config.train.precision, config.device)
-    return Job.from_config(command, replace(config, train=replace(config.train, precision=precision)))
-
-
-def require_network(job: J) -> J:
-    """Return the job, if its model is a network.
-
-    Raises:
-        ValueError: its model has no weights, and there is nothing to train.
-    """
-    if not issubclass(job.model, Classifier):
-        name = job.config.model["name"]
-        raise ValueError(
-            f"model={name}: has no weights, and python -m {job.command} needs a network, e.g. model=mlp; "
-            f"python -m mdl model={name} computes the codelength of the labels with this model"
-        )
-    return job
 
 
 @dataclass(frozen=True)

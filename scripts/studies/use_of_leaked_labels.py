@@ -30,7 +30,8 @@ from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
-from train.prepared_training import PreparedTraining, load, training_job
+from train.job import training_job
+from train.prepared_training import PreparedTraining, load
 from train.saved_weights import WEIGHTS
 from train.settings import TrainConfig
 
