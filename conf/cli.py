@@ -37,7 +37,8 @@ from conf.errors import (
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_directory import Sweep, process  # process: one mutable object, the state of this process in a sweep
+from conf.sweep_directory import Sweep
+from conf.sweep_process import process  # one mutable object
 from conf.target import READ_RESULT, config_of, imported
 
 log = logging.getLogger(__name__)

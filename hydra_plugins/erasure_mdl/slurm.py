@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.errors import FAILED
-from conf.sweep_directory import SweepJob, process
+from conf.sweep_directory import SweepJob
+from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import computed_elsewhere, has_ended
 

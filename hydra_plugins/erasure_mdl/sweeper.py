@@ -9,7 +9,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from conf.compose import product
-from conf.sweep_directory import begin_sweep
+from conf.sweep_process import begin_sweep
 
 
 class Product(Sweeper):

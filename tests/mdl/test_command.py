@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conf import cli
-from conf.sweep_directory import process
+from conf.sweep_process import process
 from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import read_json

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from conf.sweep_directory import process
+from conf.sweep_process import process
 from erasure.store.checked_files import load_tensors, read_json
 from harness.example_bits import read_test_bits
 from harness.run_directory import LOCK

@@ -90,7 +90,7 @@ def test_backfire_is_significant_and_paired() -> None:
 
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     """A small sweep of both commands: result.json, the terminal's table, table.csv."""
-    from conf.sweep_directory import process
+    from conf.sweep_process import process
     from erasure.store.checked_files import read_json
     from mdl.__main__ import COMMAND as MDL
     from train.__main__ import COMMAND as TRAIN
