@@ -1,24 +1,20 @@
 """Errors as one line: the value, what is allowed, the remedy."""
 
 import errno
-import io
-import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
 from conf.compose import unchecked
 from conf.groups import choices, chosen, common_keys, keys
 from conf.schema import VARIABLES
 
-FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
@@ -30,61 +26,6 @@ _ADDED = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See http
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
 _NOT_LOADED = r"([^\s/]+): (failed to map segment|cannot allocate memory|cannot apply additional memory protection)"
 _LONGEST_WORD = 400  # characters; what is longer is shown by its ends
-
-
-def require_current_folder() -> None:
-    """End the process with one line if the current folder was deleted: torch cannot even be imported there."""
-    try:
-        os.getcwd()  # noqa: PTH109
-    except FileNotFoundError:
-        print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
-        sys.exit(BAD_CONFIG)
-
-
-def print_anywhere() -> None:
-    """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-
-
-def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | None = None) -> int:
-    """Run a command, report an error in one line, return the exit code.
-
-    A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
-    """
-    try:
-        code = work()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # of a pager or `head` that has ended; Python would print an error when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except KeyboardInterrupt:
-        line, code = "interrupted: launch the same command again to continue", INTERRUPTED
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        line, code = explain(error, command, overrides), BAD_CONFIG
-    except OSError as error:
-        line, code = explain(error, command, overrides), FAILED
-    except (ImportError, MemoryError) as error:
-        if not is_shortage(error):
-            raise
-        line, code = explain(error, command, overrides), FAILED
-    print(line, file=sys.stderr, flush=True)
-    return code
-
-
-def make_folder(key: str, folder: str) -> None:
-    """Make the folder that an option names, unless it is there.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
-    try:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-    except OSError as error:
-        raise ConfigError(
-            f"{key}={folder}: cannot be made ({error.strerror}): choose another folder, {key}=FOLDER"
-        ) from error
 
 
 def is_shortage(error: BaseException) -> bool:

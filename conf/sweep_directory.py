@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conf.errors import BAD_CONFIG, FAILED
+from conf.command_process import BAD_CONFIG, FAILED
 from conf.groups import CONF
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs

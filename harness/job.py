@@ -16,7 +16,7 @@ import yaml
 from torch import Tensor
 
 from conf import Options
-from conf.errors import make_folder
+from conf.command_process import make_folder
 from conf.identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target import Target, config_of, require_listed

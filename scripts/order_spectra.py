@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.store.atomic_files import write_text
 from harness.figures import eraser_colours, figure_at

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
+from conf.command_process import exit_code
 from conf.compose import composed
-from conf.errors import exit_code
 from conf.groups import choices
 from conf.target import Target
 from erasure.image_cache import raw_images, raw_key

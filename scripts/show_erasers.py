@@ -12,7 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from torch import Tensor
 
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.figures import hide_axes, name_row, save, wrapped
 from harness.results.run_labels import display_name

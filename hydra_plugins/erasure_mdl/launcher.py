@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.compose import Composer
-from conf.errors import explain, make_folder
+from conf.command_process import make_folder
 from conf.sweep_directory import SweepJob
 from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn

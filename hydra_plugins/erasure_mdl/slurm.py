@@ -13,7 +13,7 @@ from hydra.core.singleton import Singleton
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
-from conf.errors import FAILED
+from conf.command_process import FAILED
 from conf.sweep_directory import SweepJob
 from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.launcher import Submitit

@@ -23,8 +23,8 @@ import torch
 
 from conf import Options
 from conf.check import ConfigError
+from conf.command_process import exit_code
 from conf.compose import jobs_of
-from conf.errors import exit_code
 from conf.groups import look_in
 from conf.identity import identifying
 from conf.schema import plain, validate

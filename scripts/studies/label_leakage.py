@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from conf.target import Target
 from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from harness.figures import figure_at
 from scripts.command_line import argument_parser
 

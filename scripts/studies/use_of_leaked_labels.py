@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from conf.command_process import exit_code
 from conf.compose import composed
-from conf.errors import exit_code
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.checked_files import load_tensors

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from erasure import (
     AlfCubicEraser,
     AlfQleaceEraser,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conf.check import ConfigError
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from conf.groups import look_in, user_folders
 from erasure.store.regular_files import DamagedFileError
 from harness.device_and_precision import pick_device

@@ -1,0 +1,69 @@
+"""The process of a command: its exit code, its output, and the folders that it needs."""
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.check import ConfigError
+from conf.errors import explain, is_shortage
+
+FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
+
+
+def require_current_folder() -> None:
+    """End the process with one line if the current folder was deleted: torch cannot even be imported there."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
+        sys.exit(BAD_CONFIG)
+
+
+def print_anywhere() -> None:
+    """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | None = None) -> int:
+    """Run a command, report an error in one line, return the exit code.
+
+    A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
+    """
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # of a pager or `head` that has ended; Python would print an error when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        line, code = "interrupted: launch the same command again to continue", INTERRUPTED
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        line, code = explain(error, command, overrides), BAD_CONFIG
+    except OSError as error:
+        line, code = explain(error, command, overrides), FAILED
+    except (ImportError, MemoryError) as error:
+        if not is_shortage(error):
+            raise
+        line, code = explain(error, command, overrides), FAILED
+    print(line, file=sys.stderr, flush=True)
+    return code
+
+
+def make_folder(key: str, folder: str) -> None:
+    """Make the folder that an option names, unless it is there.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    except OSError as error:
+        raise ConfigError(
+            f"{key}={folder}: cannot be made ({error.strerror}): choose another folder, {key}=FOLDER"
+        ) from error

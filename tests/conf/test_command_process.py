@@ -1,0 +1,46 @@
+"""The process of a command where its folder is gone, nobody reads its output, or the terminal lacks a character."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conf.command_process import exit_code
+from mdl.__main__ import COMMAND as MDL
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("module", ["mdl", "scripts.sweep status runs"])
+def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> None:
+    words = f"mkdir gone; cd gone; rmdir ../gone; exec {sys.executable} -m {module}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert done.stderr == "the current folder was deleted: go to one that exists, with cd\n"
+
+
+def test_output_that_nobody_reads_is_no_error(monkeypatch, capsys) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writer, "w"))
+    assert exit_code(lambda: print("help") or 0, "mdl") == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
+    """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0,1]"]
+    outcome = command(MDL, *sweeps, *tiny, "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    terminal.flush()
+    shown = terminal.buffer.getvalue().decode("ascii")
+    assert re.search(r"bits per label +\d\.\d+ \? \d\.\d+|\d\.\d+ \? \d\.\d+ bits per label", shown)
+    assert "tables: " in shown
