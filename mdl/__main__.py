@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf import cli
+from conf.command import Command, Executable, main
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
-def execution(config: "MdlConfig") -> cli.Executable:
+def execution(config: "MdlConfig") -> Executable:
     """Return the execution of a configuration: what it trains depends on model, `train.protocol` and `mdl.code`.
 
     Raises:
@@ -97,7 +97,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     draw_each(draw_learning_curves, comparisons, directory / "comparison.png")
 
 
-COMMAND = cli.Command(
+COMMAND = Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
     execution=execution,
@@ -106,4 +106,4 @@ COMMAND = cli.Command(
 )
 
 if __name__ == "__main__":
-    cli.main(COMMAND)
+    main(COMMAND)

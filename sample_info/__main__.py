@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf import cli
+from conf.command import Command, Executable, main
 
 if TYPE_CHECKING:
     from harness.job import Job
@@ -16,7 +16,7 @@ WANDB_AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # in each run's directory
 
 
-def execution(config: "SampleInfoConfig") -> cli.Executable:
+def execution(config: "SampleInfoConfig") -> Executable:
     """Return the execution of a configuration."""
     from harness.job import Execution, Functions
 
@@ -79,7 +79,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
 
 
-COMMAND = cli.Command(
+COMMAND = Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     execution=execution,
@@ -88,4 +88,4 @@ COMMAND = cli.Command(
 )
 
 if __name__ == "__main__":
-    cli.main(COMMAND)
+    main(COMMAND)

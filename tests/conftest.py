@@ -21,7 +21,7 @@ from torch import Tensor
 from erasure.datasets.digits import Digits
 
 if TYPE_CHECKING:  # tests/erasure also runs where there is nothing but the library
-    from conf.cli import Command
+    from conf.command import Command
     from train.settings import TrainSettings
 
 _BUSY: Any = {"suppress_health_check": [HealthCheck.too_slow]}  # says something of the machine alone
@@ -213,7 +213,7 @@ def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
     """Run a command's command line in this process, in an empty working directory."""
-    from conf import cli
+    from conf.command import main
 
     monkeypatch.chdir(tmp_path)
 
@@ -221,7 +221,7 @@ def command(
         monkeypatch.setattr(sys, "argv", [command.name, *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main(command)
+            main(command)
         shown = capsys.readouterr()
         return Outcome(int(ended.value.code or 0), shown.out, shown.err)
 

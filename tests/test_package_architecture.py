@@ -62,7 +62,7 @@ def test_a_package_imports_only_packages_of_the_layers_before_its_own() -> None:
 
 def test_what_is_imported_by_name_is_named_in_one_place() -> None:
     by_name = {path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target.imported"}}
-    assert by_name == {"conf/target.py", "conf/cli.py", "scripts/benchmarks/trak_and_ekfac.py"}
+    assert by_name == {"conf/target.py", "conf/command.py", "scripts/benchmarks/trak_and_ekfac.py"}
     for name in (*TARGETS.values(), *CONFIGS.values(), READ_RESULT):
         assert callable(imported(name))
 

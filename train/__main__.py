@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf import cli
+from conf.command import Command, Executable, main
 
 if TYPE_CHECKING:
     from harness.result import TrainResult
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged while this process trains
 
 
-def execution(config: "TrainConfig") -> cli.Executable:
+def execution(config: "TrainConfig") -> Executable:
     """Return the execution of a configuration."""
     from harness.job import Execution, Functions
     from train.job import require_network, training_job
@@ -58,7 +58,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
         draw_each(learning_order_report.draw, followed, directory / "learning_order.png")
 
 
-COMMAND = cli.Command(
+COMMAND = Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     execution=execution,
@@ -67,4 +67,4 @@ COMMAND = cli.Command(
 )
 
 if __name__ == "__main__":
-    cli.main(COMMAND)
+    main(COMMAND)

@@ -108,7 +108,7 @@ class KilledTasks:
 
     def _run(self, task: Sequence[str]) -> None:
         """Run `python -m mdl TASK`, and write its finished parts into the diary."""
-        from conf import cli
+        from conf.command import main
         from harness.run_directory import Run
         from mdl.__main__ import COMMAND
 
@@ -130,7 +130,7 @@ class KilledTasks:
         for stream in (1, 2):
             os.dup2(log, stream)
         sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        cli.main(replace(COMMAND, summarise=lambda *_: None))  # no tables and figures
+        main(replace(COMMAND, summarise=lambda *_: None))  # no tables and figures
 
 
 class Entry(NamedTuple):

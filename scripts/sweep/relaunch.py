@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
-from conf.cli import Command
+from conf.command import Command
 from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, user_folders

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from conf.cli import Command, run_path
+from conf.command import Command, run_path
 from conf.compose import jobs_of
 from conf.sweep_directory import Sweep
 from erasure.progress import console, duration

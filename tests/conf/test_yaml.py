@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
-from conf.cli import Command
+from conf.command import Command
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys

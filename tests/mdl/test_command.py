@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from conf import cli
+from conf.command import _end_sweep
 from conf.sweep_process import process
 from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
@@ -192,7 +192,7 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    assert cli._end_sweep(MDL, process.sweep) == 1
+    assert _end_sweep(MDL, process.sweep) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.cli import run_path
+from conf.command import run_path
 from conf.compose import unchecked
 from erasure.store.checked_files import sealed
 from harness.run_directory import Run

@@ -41,7 +41,7 @@ TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
     "scripts.sweep.relaunch.launch", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
     "timm.create_model",
-    "torch.hub.load", "conf.cli.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
+    "torch.hub.load", "conf.command.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip
 KEYS = [
     "+hydra.callbacks.x._target_", "++hydra.callbacks.x._target_", "hydra.callbacks.x._target_", "~train", "+model.x",

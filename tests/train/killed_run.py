@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import erasure.store.checked_files
 import train.checkpoint
-from conf import cli
+from conf.command import main
 from mdl.__main__ import COMMAND
 from train.schedule_free import ScheduleFree
 
@@ -70,4 +70,4 @@ def run(point: str, arguments: Sequence[str]) -> None:
     """Run `python -m mdl ARGUMENTS` until the point, in a process of its own."""
     arm(point)
     sys.argv = ["mdl", *arguments]
-    cli.main(COMMAND)
+    main(COMMAND)

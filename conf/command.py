@@ -1,4 +1,4 @@
-"""The command line of every command: compose, check, run or sweep, and report errors in one line."""
+"""A command, and its main program: compose, check, run or sweep, summarise, and report errors in one line."""
 
 import contextlib
 import errno
