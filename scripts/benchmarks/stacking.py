@@ -20,7 +20,7 @@ from scripts.benchmarks.benchmark import machine
 from scripts.command_line import argument_parser
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.memory import keep_freed_memory
+from train.malloc import keep_freed_memory
 from train.randomness import generator
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.stacking_rule import choose, multiply_adds

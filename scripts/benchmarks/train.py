@@ -29,8 +29,7 @@ from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
 from train.matched_sample_losses import DATA, Counterparts
-from train.randomness import generator, permutation
-from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking_rule import Stacking, choose
 from train.training import TrainingSets, fit

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from conf import Options
-from conf.errors import exit_code
+from conf.command_process import exit_code
 from erasure.store.checked_files import read_json
 from harness.result import MdlResult, TrainedResult, parsed
 from harness.result_fields import Point

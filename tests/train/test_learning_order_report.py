@@ -2,10 +2,7 @@
 
 import pytest
 
-from harness.results import load
-from harness.results.statistics import Spread
 from train.learning_order_report import beyond_step, learnt_step, unlearnt_step
-from train.matched_sample_losses import DATA
 
 
 def test_steps_of_a_curve_by_hand() -> None:
