@@ -58,7 +58,7 @@ def headline(result: "InformationResult") -> str:
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
-    from harness.figures import drawings
+    from harness.figure_style import drawings
     from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
     from sample_info.report.tables import relations, tables_of

@@ -35,13 +35,13 @@ import numpy as np
 
 from conf import Options
 from conf.identity import identifying
-from harness.figures import ERASER_COLOURS, eraser_colours
+from harness.figure_style import ERASER_COLOURS, eraser_colours
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, Result, TrainedResult
 from harness.result_fields import Coded, stuck, untrained
 from harness.results.comparison import differences, reader
-from harness.results.excess_description_length import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
+from harness.results.learning_curves import area_bits, sample_complexity, surplus_bits
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, labels
 from harness.results.run_settings import comparable, setting, setting_text

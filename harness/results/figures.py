@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from harness.figures import (
+from harness.figure_style import (
     band,
     chance_line,
     epoch_axis,

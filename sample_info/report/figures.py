@@ -13,7 +13,7 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from conf import Options
-from harness.figures import (
+from harness.figure_style import (
     ON_DARK,
     ON_LIGHT,
     band,

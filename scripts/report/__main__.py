@@ -14,7 +14,7 @@ from pathlib import Path
 from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
-from harness.figures import drawings
+from harness.figure_style import drawings
 from harness.results.arrange import Comparison, Entry, arrange, colours_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import draw_learning_curves, draw_loss_curves, draw_scaling, scaling_panels

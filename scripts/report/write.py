@@ -11,7 +11,7 @@ import jinja2
 
 from erasure.progress import duration
 from erasure.store.atomic_files import write_text
-from harness.figures import css_colour
+from harness.figure_style import css_colour
 from harness.result import as_json
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label

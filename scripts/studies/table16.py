@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from conf import Options
 from conf.command_process import exit_code
-from harness.figures import eraser_colours, figure_at
+from harness.figure_style import eraser_colours, figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread

@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from conf.groups import choices
-from harness import figures
-from harness.figures import (
+from harness import figure_style
+from harness.figure_style import (
     ERASER_COLOURS,
     STYLE,
     band,
@@ -92,7 +92,7 @@ def luminance(colour: str) -> float:
     )
 
 
-@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *figures._SPARE])
+@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *figure_style._SPARE])
 def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
     dark = css_colour(light).removeprefix(f"light-dark({light}, ").rstrip(")")
     assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
