@@ -6,8 +6,7 @@ import itertools
 import logging
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,7 +58,6 @@ STYLE: Any = {  # matplotlib rc parameters
     "svg.fonttype": "none",  # text, not outlines
 }
 
-MAX_PANELS = 5  # of one figure, besides the costs of erasure; more would be too small to print
 _PAD_INCHES = 0.1  # around all that is drawn
 _LONGEST_LABEL = 200  # characters
 
@@ -82,22 +80,6 @@ def figure_of_panels(path: Path, count: int) -> "Iterator[tuple[Figure, list[Axe
     wide, high = min(3, count), math.ceil(count / 3)
     with figure_at(path, max(6.0, 4.7 * wide), 3.7 * high + 0.4) as figure:
         yield figure, [figure.add_subplot(high, wide, i + 1) for i in range(count)]
-
-
-def drawings(
-    figures: Mapping[str, tuple[Callable[..., Path], Sequence[Any]]], colours: Mapping[Any, str]
-) -> dict[str, Callable[[Path], Path]]:
-    """Return functions that draw figures to a path, by name.
-
-    Args:
-        figures: by name a function of panels, colours and path, and the panels; what has no room is in several.
-        colours: of erasers.
-    """
-    return {
-        f"{name} {i // MAX_PANELS + 1}" if i else name: partial(draw, shown[i : i + MAX_PANELS], colours)
-        for name, (draw, shown) in figures.items()
-        for i in range(0, len(shown), MAX_PANELS)
-    }
 
 
 def save(figure: "Figure", path: Path, dpi: float = 200) -> None:

@@ -58,22 +58,21 @@ def headline(result: "InformationResult") -> str:
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
-    from harness.figure_style import drawings
     from harness.results.arrange import arrange, colours_of
+    from harness.results.figures import draw_parts
     from harness.results.table import show
-    from sample_info.report.tables import relations, tables_of
+    from sample_info.report.figures import tables_and_figures
 
     comparisons, problems = arrange(results), list[str]()
-    moved, alike = relations(comparisons, problems.append)
-    show(tables_of(comparisons, moved, alike), directory / "table.md")
+    shown = tables_and_figures(comparisons, problems.append)
+    show([table for table, _ in shown], directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
-    if len(results) > 1:
-        from sample_info.report.figures import figures_of  # imports matplotlib
-
-        figures = drawings(figures_of(comparisons, moved, alike), colours_of(comparisons))
-        drawn += [draw(directory / f"{name.replace(' ', '-')}.png") for name, draw in figures.items()]
+    for table, figure in shown if len(results) > 1 else ():
+        if figure is not None:
+            name = table.name.removeprefix("sample-info-")
+            drawn += draw_parts(*figure, colours_of(comparisons), directory / f"{name}.png")
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")

@@ -6,6 +6,7 @@ Each draws panels, which are titles and entries (`harness.results.arrange`), wit
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,29 @@ from harness.results.table import values
 
 Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Entry]]
+Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
+MAX_PANELS = 5  # of one figure, besides the costs of erasure; more would be too small to print
+
+
+def figures_of(comparison: Comparison) -> dict[str, Drawing]:
+    """Return the figures of runs of `mdl` or `train` that have panels, by caption."""
+    sizes = ("width", "depth") if comparison.command == "mdl" else ()
+    figures: dict[str, Drawing] = {
+        "learning curves": (draw_learning_curves, comparison.panels if sizes else ()),
+        **{f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size)) for size in sizes},
+        "loss curves": (
+            draw_loss_curves, [panel for panel in comparison.panels if any(entry["curves"] for entry in panel[1])]
+        ),
+    }  # fmt: skip
+    return {caption: figure for caption, figure in figures.items() if figure[1]}
+
+
+def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colours, path: Path) -> list[Path]:
+    """Draw panels to a path; those after the first `MAX_PANELS` to paths of the same name with -2, -3, ..."""
+    return [
+        draw(panels[i : i + MAX_PANELS], colours, path.with_stem(f"{path.stem}-{part}") if part > 1 else path)
+        for part, i in enumerate(range(0, len(panels), MAX_PANELS), 1)
+    ]
 
 
 def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
@@ -37,7 +61,8 @@ def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path
     colours = colours_of(comparisons)
     for one in comparisons:
         to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.name}")
-        print(f"figure: {draw(one.panels, colours, to)}")
+        for drawn in draw_parts(draw, one.panels, colours, to):
+            print(f"figure: {drawn}")
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:

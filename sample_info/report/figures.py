@@ -1,9 +1,8 @@
 """Figures: a run's scores and images, accuracy of its summaries; how scores move and agree between runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -25,10 +24,13 @@ from harness.figure_style import (
     wrapped,
 )
 from harness.results.arrange import Comparison
+from harness.results.figures import Drawing
+from harness.results.read import Note
 from harness.results.run_labels import Label, display_name
-from harness.results.table import Row
+from harness.results.table import Row, Table
 from harness.sample_info_fields import SummaryCurves
-from sample_info.report.tables import SCORES, eraser_note, information, trials, whose
+from sample_info.agreement import relations
+from sample_info.report.tables import SCORES, eraser_note, information, tables_of, trials, whose
 from sample_info.scored_examples import Examples
 from sample_info.settings import ORDERS
 
@@ -112,21 +114,21 @@ def _draw_image(ax: Axes, examples: Examples, position: int) -> None:
 SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configuration, the eraser's fit, summaries
 
 
-def figures_of(
-    comparisons: Sequence[Comparison], moved: Sequence[Row], alike: Sequence[Row]
-) -> dict[str, tuple[Callable[..., Path], Sequence[Any]]]:
-    """Return figures of runs by name: a function that draws panels with the erasers' colours to a path, and panels."""
+def tables_and_figures(comparisons: Sequence[Comparison], note: Note) -> list[tuple[Table, Drawing | None]]:
+    """Return the tables that have rows, each with its figure where it has one; note scores that are left out."""
+    moved, alike = relations(comparisons, note)
     summaries = [
         (_title(entry, "dataset", "model", "eraser"), result.config, result.eraser_fit, result.summaries)
         for entry, result in information(comparisons)
         if result.summaries is not None
     ]
     groups = [[*group] for _, group in groupby(alike, key=lambda row: row["group"])]
-    return {
-        "agreement": (draw_agreement, groups),
-        "movement": (draw_movement, moved),
-        "summaries": (draw_summaries, summaries),
+    figures: dict[str, Drawing] = {
+        "sample-info-agreement": (draw_agreement, groups),
+        "sample-info-movement": (draw_movement, moved),
+        "sample-info-summaries": (draw_summaries, summaries),
     }
+    return [(table, figures.get(table.name)) for table in tables_of(comparisons, moved, alike)]
 
 
 def _title(row: Row, *parts: str) -> str:

@@ -3,124 +3,26 @@
 How scores agree between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, combinations_with_replacement
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from conf import Options
-from erasure.store.checked_files import digest
-from erasure.store.regular_files import DamagedFileError
-from harness.example_bits import Stored, read_stored
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import SEEDS, WHO, seeds_of
-from harness.results.read import Note
-from harness.results.run_labels import Label
 from harness.results.run_settings import flatten
 from harness.results.statistics import deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, spread_record, values, word
 from harness.sample_info_fields import SummaryCurves
-from sample_info.agreement import pearson, spearman
-
-MAX_RUNS = 30  # of which the agreement is shown
-
-Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
-
-
-def relations(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
-    """Return how stored scores move between erasers and agree between networks; note files that are left out."""
-    runs = [run for one in comparisons for entry in one.entries for run in entry["runs"]]
-    scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
-    return movements(comparisons, scores), agreements(comparisons, scores, note)
-
-
-def read_scores(directory: Path, note: Note, seeds: Sequence[int] | None = None) -> Stored | None:
-    """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
-    try:
-        stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
-        if stored is not None and seeds is not None and list(stored.seeds) != list(seeds):
-            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
-    except DamagedFileError as error:
-        note(f"{error}: left out of how scores move and agree")
-        return None
-    return stored
-
-
-def movements(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
-    """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
-
-    Returns:
-        Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
-    """
-    moved = []
-    for entries in (entries for one in comparisons for _, entries in one.panels):
-        scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
-        for (before, a), (after, b) in combinations(scored, 2):
-            if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
-                about = {"dataset": before["dataset"], "model": before["model"]}
-                about |= {"from": before["eraser"], "to": after["eraser"]}
-                moved.append({**about, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
-    return moved
-
-
-def movement(first: Tensor, second: Tensor) -> Row:
-    """Compare two scores [n] of the same examples."""
-    positive = first > 0
-    tenth = max(1, len(first) // 10)
-    tops = [{*scores.argsort(descending=True)[:tenth].tolist()} for scores in (first, second)]
-    return {
-        "first": first,
-        "second": second,
-        "spearman": spearman(first, second),
-        "median_ratio": float((second[positive] / first[positive]).median()) if bool(positive.any()) else math.nan,
-        "top_tenth_overlap": len(tops[0] & tops[1]) / tenth,
-    }
 
 
 def information(comparisons: Sequence[Comparison]) -> list[tuple[Entry, InformationResult]]:
     """Return the result of every run, and its entry."""
     runs = [(entry, run.result) for one in comparisons for entry in one.entries for run in entry["runs"]]
     return [(entry, one) for entry, one in runs if isinstance(one, InformationResult)]
-
-
-def agreements(comparisons: Sequence[Comparison], scores: Scores, note: Note) -> list[Row]:
-    """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
-
-    Args:
-        comparisons: the runs.
-        scores: by run id.
-        note: called with a line on what is left out: there may be thousands of runs.
-
-    Returns:
-        Rows of a frame for each two runs and for each run with itself, between its seeds: `group`, whose runs share
-        eraser and examples; labels; Pearson's correlation, mean over seeds.
-    """
-    groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
-    for entry, result in information(comparisons):
-        if (stored := scores[result.run_id]) is not None:
-            examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
-            f_si = dict(zip(result.seeds, stored.tensors["f_si_nats"].double(), strict=True))
-            group = entry["dataset"], entry["eraser"], *examples
-            groups.setdefault(group, []).append((entry["model"], f_si))
-    rows = []
-    for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
-        if len(runs) > MAX_RUNS:
-            about = f"{dataset}, {eraser}, {runs[0][0]}, …"
-            note(f"agreement of {len(runs):,} runs ({about}): left out, being more than {MAX_RUNS}")
-        for (run, a), (other, b) in combinations_with_replacement(runs, 2) if 1 < len(runs) <= MAX_RUNS else ():
-            pairs = combinations(a.values(), 2) if a is b else ((a[seed], b[seed]) for seed in a if seed in b)
-            if known := [value for pair in pairs if (value := pearson(*pair)) is not None]:
-                about = {"group": group, "dataset": dataset, "eraser": eraser, "run": run, "another_run": other}
-                rows.append({**about, "pearson": mean(known)})
-    return rows
 
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}

@@ -15,7 +15,7 @@ from conf.errors import explain
 from erasure.store.cache import Cache
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
-from scripts.report.__main__ import main as report
+from scripts.report import main as report
 from scripts.sweep.__main__ import main as sweep
 from tests.processes import answer
 

@@ -21,7 +21,7 @@ from models.convnextv2 import ConvNeXtV2
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
 from models.stackable_layers import Conv2d
-from scripts.report.__main__ import main as report
+from scripts.report import main as report
 from train.randomness import generator
 from train.settings import TrainSettings
 

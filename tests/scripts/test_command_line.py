@@ -3,7 +3,7 @@
 import pytest
 
 from scripts.command_line import argument_parser
-from scripts.report.__main__ import main as report
+from scripts.report import main as report
 
 
 def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

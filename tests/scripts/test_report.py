@@ -13,8 +13,7 @@ from harness.results.arrange import arrange
 from harness.results.figures import is_sound
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Column, Table, file_name
-from scripts.report.__main__ import main
-from scripts.report.write import Section, file_in, write_page
+from scripts.report import Section, file_in, main, write_page
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
 
@@ -176,13 +175,13 @@ def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figur
 
 
 def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("scripts.report.write.MAX_FIGURES", 3)
+    monkeypatch.setattr("scripts.report.MAX_FIGURES", 2)
     for width in (16, 32, 64, 128, 256, 512):
         write_small_run(runs, "control", options={"width": width})
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert names == {f"mdl-digits-{name}" for name in ("learning-curves", "learning-curves-2", "over-width")}
-    assert "2 of 5 figures left out; report on fewer runs for these" in capsys.readouterr().err
+    assert "1 of 3 figures left out; report on fewer runs for these" in capsys.readouterr().err
 
 
 def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
@@ -228,7 +227,7 @@ def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     run = StoredRun(hostile, runs, {"model": {"name": hostile}}, "mdl", [0], None, state=hostile)
     column = Column(hostile, lambda row: row[hostile], dict)
     table = Table.of("t", [column], [{hostile: hostile}], [hostile], title=hostile)
-    section = Section(table, [[run]], figures={hostile: tmp_path / "a b.svg"})
+    section = Section(table, [[run]], files=[(hostile, tmp_path / "a b.svg")])
     text = write_page([section, section], tmp_path, [Path(hostile)], [hostile], {}).read_text()
     assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
     assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")

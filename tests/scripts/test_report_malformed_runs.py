@@ -21,7 +21,7 @@ import yaml
 from erasure.store.checked_files import read_json, save_tensors, write_json
 from harness.run_directory import Run
 from scripts.dashboard import main as dashboard
-from scripts.report.__main__ import main as report
+from scripts.report import main as report
 from scripts.sweep.__main__ import main as sweep
 from tests.made_up_runs import write_information_run, write_run
 

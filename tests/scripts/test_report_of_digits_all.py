@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mdl.__main__ import COMMAND as MDL
-from scripts.report.__main__ import build
+from scripts.report import build
 from tests.scripts.report_in_browser import (
     CHROMIUM,
     DRIVER,

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from harness.results.table import Column, Table, spread
-from scripts.report.__main__ import main
-from scripts.report.write import Section, write_page
+from scripts.report import Section, main, write_page
 from tests.made_up_runs import ERASERS, write_information_run, write_run
 from tests.scripts.report_in_browser import (
     CHROMIUM,
@@ -41,7 +40,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, quick_harness: dict[str, Call
     half = write_run(root / "runs", eraser="random", seeds=(0, 1), lr=5e-3)
     (half.directory / "result.json").unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scripts.report.write.MAX_FIGURES", 2)
+        patch.setattr("scripts.report.MAX_FIGURES", 2)
         for name, method in quick_harness.items():  # real figures
             patch.setattr(Figure, name, method)
         assert main([str(root / "runs"), "--out", str(root / "report")]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from erasure.store.checked_files import read_json, write_json
 from sample_info.__main__ import COMMAND
-from scripts.report.__main__ import main
+from scripts.report import main
 from tests.made_up_runs import write_information_run, write_run
 
 OTHERS = {"groups": {}, "summaries": None}

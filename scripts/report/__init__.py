@@ -1,1 +1,0 @@
-"""python -m scripts.report: finished runs -> tables, figures, one page."""
