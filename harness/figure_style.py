@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the order of erasers needs no matplotlib
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 C = TypeVar("C", Label, str)
 
@@ -116,6 +117,14 @@ def css_colour(light: str) -> str:
     """Return a colour of a figure as CSS of a page that is light or dark."""
     dark = _DARK.get(light.lower(), light)
     return light if dark == light else f"light-dark({light}, {dark})"
+
+
+def draw_image(ax: "Axes", image: "Tensor") -> None:
+    """Draw an image [C, H, W] in 0..1, of three channels in colours, else in grey levels, without axes."""
+    image = image.detach().cpu().float().clamp(0, 1)
+    drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)
+    ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    hide_axes(ax)
 
 
 def hide_axes(ax: "Axes") -> None:

@@ -184,7 +184,7 @@ def parsed(kind: type[T], values: Any) -> T:
 def result_of(values: Options) -> Result:
     """Return a result from its fields, read from a file or just computed, as the type of its command.
 
-    Keys that the type does not have (`unknown_keys`) are left out.
+    Keys that the type does not have are left out.
 
     Raises:
         ValueError: says in one line what is missing or wrong.
@@ -209,11 +209,6 @@ def _in_published_units(values: Options) -> Options:
     except (TypeError, KeyError, ValueError, ZeroDivisionError):
         return values  # `parsed` reports the error
     return {**values, "mdl": {**{key: value for key, value in mdl.items() if key != "paper"}, "published": published}}
-
-
-def unknown_keys(values: Options) -> list[str]:
-    """Return the keys of result.json that this version does not know."""
-    return sorted(set(values) - {f.name for f in fields(COMMANDS[str(values[_COMMAND])])} - {_COMMAND})
 
 
 _REMEDY = "launch the run again, which keeps this file aside"

@@ -51,11 +51,6 @@ class Section:
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     files: list[tuple[str, Path]] = field(default_factory=list)
 
-    @property
-    def columns(self) -> list[int]:
-        """Positions of the table's columns that are not empty."""
-        return [i for i in range(len(self.table.headings)) if any(row[i] for row in self.table.rows)]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
-from harness.figure_style import hide_axes, name_row, save, wrapped
+from harness.figure_style import draw_image, name_row, save, wrapped
 from harness.results.run_labels import display_name
 from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, require_images
@@ -54,8 +54,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
     for row, (name, dataset) in zip(axes, erased.items(), strict=True):
         for ax, image in zip(row, dataset.pixels(dataset.splits[split].images[shown]), strict=True):
-            ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            hide_axes(ax)
+            draw_image(ax, image)
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
         name_row(row[0], display_name(name) + caption, rotation=0, ha="right", va="center")
@@ -64,12 +63,6 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path, dpi=120)
     plt.close(figure)
-
-
-def _pixels(image: Tensor) -> Tensor:
-    """Convert [C, H, W] to matplotlib's [H, W] grey levels or [H, W, 3] colours in 0..1."""
-    image = image.float().clamp(0, 1)
-    return image.mean(0) if len(image) != 3 else image.permute(1, 2, 0)
 
 
 def _classes_in_turn(labels: Tensor, count: int) -> list[int]:

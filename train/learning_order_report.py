@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from harness.figure_style import band, figure_at, shared_legend, wrapped
+from harness.loss_curves import crossing
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import WHO
@@ -51,7 +52,10 @@ def learnt_step(steps: Sequence[int], losses: Sequence[float]) -> float | None:
     best = int(fallen.argmax())
     if fallen[best] < _LEAST_GAIN:
         return None
-    return _crossing(steps[: best + 1], fallen[: best + 1], fallen[best] / 2)
+    after = int(np.argmax(fallen >= fallen[best] / 2))  # not the first step, where nothing has fallen
+    low, high = np.log1p(steps[after - 1]), np.log1p(steps[after])
+    share = (fallen[best] / 2 - fallen[after - 1]) / (fallen[after] - fallen[after - 1])
+    return float(np.expm1(low + share * (high - low)))
 
 
 def unlearnt_step(steps: Sequence[int], losses: Sequence[float]) -> float | None:
@@ -65,23 +69,7 @@ def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequen
 
     From there on the network uses what the sample does not share with the images.
     """
-    ahead = np.asarray(losses) - np.asarray(of_images) >= _LEAD
-    behind = np.flatnonzero(~ahead)
-    first = int(behind[-1]) + 1 if len(behind) else 0
-    return float(steps[first]) if first < len(ahead) else None
-
-
-def _crossing(steps: Sequence[int], values: np.ndarray, level: float) -> float | None:
-    """Return where values that start below a level first reach it."""
-    reached = np.flatnonzero(values >= level)
-    if not len(reached):
-        return None
-    after = int(reached[0])
-    if after == 0:
-        return float(steps[0])
-    low, high = np.log1p(steps[after - 1]), np.log1p(steps[after])
-    share = (level - values[after - 1]) / (values[after] - values[after - 1])
-    return float(np.expm1(low + share * (high - low)))
+    return crossing(steps, np.asarray(of_images) + _LEAD, np.asarray(losses))
 
 
 def samples_of(entry: Entry) -> dict[str, list[Curve]]:

@@ -125,7 +125,7 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         described = parts[group[0]]["dataset"]
         name, dataset = (_in_full(one, described) for one in (label, datasets[group[0]]))
         about = {"dataset": dataset, "setting": text}
-        entries = [entry | about for entry in _entries(_of_one_curve(of_group, note), note)]
+        entries = [entry | about for entry in _entries(of_group, note)]
         comparisons.append(Comparison(entries, of_group[0].command, dataset, text, file_name(str(name))))
     counts = Counter(one.name for one in comparisons)
     return [one if counts[one.name] == 1 else replace(one, name=f"{one.name}-{i}") for i, one in enumerate(comparisons)]
@@ -247,23 +247,6 @@ def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]
     curves = [(result.curve, s) for result, s in members if isinstance(result, Coded)]
     losses = [[point.ce_test_bits[s] for point in curve] for curve, s in curves]
     return [point.n for curve, _ in curves[:1] for point in curve], np.array([*map(mean, zip(*losses, strict=True))])
-
-
-def _of_one_curve(runs: Sequence[StoredRun], note: Note) -> list[StoredRun]:
-    """Leave out runs whose training sizes are not those of most runs of their model: they cannot be compared."""
-    sizes = [tuple(p.n for p in run.result.curve) if isinstance(run.result, Coded) else () for run in runs]
-    models = [repr(model_of(run.config)) for run in runs]
-    counts = Counter((model, of_run) for model, of_run in zip(models, sizes, strict=True) if of_run)
-    usual = {model: most for (model, most), _ in reversed(counts.most_common())}
-    alike = []
-    for run, model, of_run in zip(runs, models, sizes, strict=True):
-        if of_run in ((), usual.get(model)):
-            alike.append(run)
-        else:
-            ours, others = (", ".join(map(str, each[:20])) for each in (of_run, usual[model]))
-            name = run.config["model"]["name"]
-            note(f"{run.directory}: left out: trained on {ours} examples, others of {name} on {others}")
-    return alike
 
 
 def _in_full(label: Label, dataset: Options) -> Label:

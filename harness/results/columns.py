@@ -158,20 +158,17 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
 
     Args:
         comparison: the runs.
-        names: columns to show; a command may lack some. By default the usual ones, as far as anything is in them.
+        names: columns to show, the usual ones by default; a command may lack some, and what is empty is not shown.
     """
     known, entries = (*CODES, *FINALS) if comparison.command == "mdl" else FINALS, comparison.entries
     shown = [BY_NAME[name] for name in names or _USUAL[comparison.command] if BY_NAME[name] in known]
-    if not names:
-        shown = [column for column in shown if any(map(column.text, entries))]
     also = (*WHO, *_CSV_ALONE, *known)
     return Table.of(comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title)
 
 
-_ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
-    "mdl": "mdl=quick cuts the training sizes to three, and codelengths come out too long (an MLP's Δ of LEACE on the "
-    "digits is +2.37, by mdl=default +1.80)",
-    "train": "train=quick cuts trainings short (its test loss there is 1.33, by train=default 1.30)",
+_ROUGH = {  # by how much: docs/guide/results.md
+    "mdl": "mdl=quick has three training sizes: codelengths come out too long.",
+    "train": "train=quick cuts trainings short: losses come out too high.",
 }
 
 
@@ -206,5 +203,4 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
             "train=published codes with losses on a part of the training images, and reports as test loss the last of "
             "them, of networks that were trained on the parts before."
         )
-    quick = (f"{text}." for group, text in _ROUGH.items() if any(each.get(group) == "quick" for each in settings))
-    return [*sentences, *quick]
+    return sentences + [rough for group, rough in _ROUGH.items() if any(one.get(group) == "quick" for one in settings)]

@@ -10,14 +10,13 @@ from conf import Options
 from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError, IrregularFileError
 from harness.loss_curves import LossCurve, read_loss_curves
-from harness.result import MdlResult, Result, unknown_keys
+from harness.result import MdlResult, Result
 from harness.result_fields import published_units
 from harness.results.learning_curves import blocks_of, sizes_of
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
 from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories
 
-INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
 Note = Callable[[str], object]  # called with a line on what is left out
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
@@ -35,7 +34,6 @@ class StoredRun:
         seeds: its seeds.
         result: None while it has not finished.
         state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
-        remarks: a line on each oddity.
     """
 
     id: str
@@ -45,7 +43,6 @@ class StoredRun:
     seeds: Sequence[int]
     result: Result | None
     state: str = "finished"
-    remarks: Sequence[str] = ()
 
     @property
     def started(self) -> float:
@@ -65,10 +62,10 @@ class StoredRun:
         return curves
 
     @classmethod
-    def finished(cls, result: Result, directory: Path | None = None, remarks: Sequence[str] = ()) -> "StoredRun":
+    def finished(cls, result: Result, directory: Path | None = None) -> "StoredRun":
         """Return a finished run; `directory` is where its result was written unless it has moved."""
         directory = directory or result.directory
-        return cls(result.run_id, directory, result.config, result.command, result.seeds, result, remarks=remarks)
+        return cls(result.run_id, directory, result.config, result.command, result.seeds, result)
 
 
 class UnusableError(ValueError):
@@ -109,8 +106,8 @@ def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lamb
             run = _better(other, run, reading.problems)
         by_id[run.id] = run
     reading.runs = list(by_id.values())
-    for run in reading.runs:
-        reading.problems += [f"{run.directory}: {line}" for line in run.remarks]
+    unfinished = (run for run in reading.runs if run.result is None)
+    reading.problems += [f"{run.directory}: no result.json: {run.state}, shown as incomplete" for run in unfinished]
     versions = Counter(str(run.result.versions.get("erasure-mdl")) for run in reading.runs if run.result is not None)
     if len(versions) > 1:
         counts = " and ".join(f"{count} by {version}" for version, count in sorted(versions.items()))
@@ -142,9 +139,7 @@ def read_run(directory: Path) -> StoredRun:
         raise UnusableError(f"{RESULT} {error}") from error
     if isinstance(believed, MdlResult):
         _check(believed)
-    unknown = unknown_keys(result)
-    remarks = [f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}"] if unknown else []
-    return StoredRun.finished(believed, directory, remarks)
+    return StoredRun.finished(believed, directory)
 
 
 def _check(result: MdlResult) -> None:
@@ -186,8 +181,7 @@ def _unfinished(directory: Path) -> StoredRun:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):
         state = "unfinished"
-    remarks = [f"no result.json: {state}, shown as incomplete"]
-    return StoredRun(directory.name, directory, config, command_of(config), config["seeds"], None, state, remarks)
+    return StoredRun(directory.name, directory, config, command_of(config), config["seeds"], None, state)
 
 
 def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:

@@ -143,12 +143,16 @@ class Table:
         also: Sequence[Column] = (),
         title: str = "",
     ) -> "Table":
-        """Make a table with a row per row of a frame; CSV has the columns `also` before those shown."""
-        rows = [[column.text(row) for column in columns] for row in frame]
+        """Make a table with a row per row of a frame, of the columns that are not empty.
+
+        CSV has all of them, and before them the columns `also`.
+        """
         records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in frame]
-        meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
-        headings = [column.heading for column in columns]
-        return cls(name, [*meanings, *notes], headings, rows, columns, frame, records, title)
+        shown = [column for column in columns if any(map(column.text, frame))]
+        rows = [[column.text(row) for column in shown] for row in frame]
+        meanings = [f"{column.heading}: {column.meaning}." for column in shown if column.meaning]
+        headings = [column.heading for column in shown]
+        return cls(name, [*meanings, *notes], headings, rows, shown, frame, records, title)
 
     def caption(self, without: Sequence[str] = ()) -> str:
         """Return the notes, but for some, as one text."""

@@ -16,6 +16,7 @@ from harness.figure_style import (
     ON_DARK,
     ON_LIGHT,
     band,
+    draw_image,
     figure_at,
     figure_of_panels,
     hide_axes,
@@ -91,24 +92,17 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     for row, (title, positions) in zip(axes, rows.items(), strict=True):
         for ax, position in zip(row, positions.tolist(), strict=True):
             if names is None:
-                _draw_image(ax, examples, position)
+                draw_image(ax, examples.dataset.pixels(examples.stored(examples.x[[position]]).cpu())[0])
             else:
                 text = wrapped(names[position], _TEXT_INCHES)
                 ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
+                hide_axes(ax)
             label, true = (class_names[int(labels[position])] for labels in (examples.train_labels, examples.labels))
             label = wrapped(true if label == true else f"{label} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)
-            hide_axes(ax)
         name_row(row[0], title)
-
-
-def _draw_image(ax: Axes, examples: Examples, position: int) -> None:
-    stored = examples.stored(examples.x[[position]]).cpu()
-    image = examples.dataset.pixels(stored).float().clamp(0, 1)[0]
-    drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)  # colours, or grey levels
-    ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
 
 
 SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configuration, the eraser's fit, summaries

@@ -1,9 +1,7 @@
 """Entries of tables: runs and seeds that are one, labels, settings, and what is damaged."""
 
-import math
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -12,7 +10,7 @@ import pytest
 from conf.groups import keys
 from harness.loss_curves import CurveRow
 from harness.result import Result
-from harness.result_fields import Timing, published_units
+from harness.result_fields import Timing
 from harness.results.arrange import Comparison, Entry, arrange
 from harness.results.columns import table_of
 from harness.results.figures import scaling_panels
@@ -134,26 +132,6 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
 
-def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
-    for eraser in ("control", "leace", "qleace"):
-        write_small_run(runs, eraser)
-    odd = write_small_run(runs, "alf_qleace")
-    result = result_json(odd)
-    edit_result(odd, curve=[point | {"n": 1000} if i == 0 else point for i, point in enumerate(result["curve"])])
-    reading = read_runs([runs])
-    assert odd.id not in {run.id for run in reading.finished}  # its codelength is another
-    bits = [1000 * math.log2(10) + sum(later) for later in zip(*_blocks(result_json(odd)), strict=True)]
-    sizes = [point["n"] for point in result_json(odd)["curve"]]
-    unit = [published_units(sizes, [p["ce_test_bits"][s] for p in result["curve"][:-1]]) for s in (0, 1)]
-    edit_result(odd, mdl={"total_bits": bits, "bits_per_sample": [one / sizes[-1] for one in bits], "published": unit})
-    reading = read_runs([runs])
-    assert odd.id in {run.id for run in reading.finished}
-    (block,) = arrange(reading.runs, reading.problems.append)
-    assert "alf_qleace" not in erasers_of(block)
-    (problem,) = reading.problems
-    assert f"{odd.id}: left out: trained on 1000, 4096, 15000, 48976 examples, others of mlp on 1024, 4096" in problem
-
-
 def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(runs) -> None:
     """A control of 2,880 images once was the baseline of one of 9,976, which was said to backfire."""
     write_small_run(runs, "control", command="train")
@@ -230,11 +208,3 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]).runs)
     assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
-
-
-def _blocks(result: dict) -> list[list[float]]:
-    """Return what every block after the first costs each seed."""
-    points = result["curve"]
-    return [
-        [(after["n"] - before["n"]) * bits for bits in before["ce_next_bits"]] for before, after in pairwise(points)
-    ]
