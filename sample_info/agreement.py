@@ -90,11 +90,11 @@ def relations(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row],
     return movements(comparisons, scores), agreements(comparisons, scores, note)
 
 
-def read_scores(directory: Path, note: Note, seeds: Sequence[int] | None = None) -> Stored | None:
+def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | None:
     """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
     try:
         stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
-        if stored is not None and seeds is not None and list(stored.seeds) != list(seeds):
+        if stored is not None and list(stored.seeds) != list(seeds):
             raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
         note(f"{error}: left out of how scores move and agree")

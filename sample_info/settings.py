@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ Curves come from W&B; the differences, which need two runs each, are computed fr
 table: run it again when more runs have finished.
 """
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -65,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     workspace = build(runs, options.entity or "ENTITY", options.project)
     if options.dry_run:
-        write_text(options.dry_run, json.dumps(as_json(workspace), indent=2) + "\n")
+        sent = workspace._to_model().model_dump_json(indent=2, by_alias=True, exclude_none=True)
+        write_text(options.dry_run, f"{sent}\n")
         print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections; nothing was sent")
         return 0
     ignore_local_settings()
@@ -100,11 +100,6 @@ def _panel(title: str, *metrics: str) -> Any:
     if not x:
         return wr.BarPlot(title=title, metrics=[y], layout=layout, **_GROUPED)
     return wr.LinePlot(title=title, x=x[0], y=[y], log_x=x[0] == "mdl/n", layout=layout, **_GROUPED)
-
-
-def as_json(workspace: ws.Workspace) -> Any:
-    """Return what saving it would send."""
-    return json.loads(workspace._to_model().model_dump_json(by_alias=True, exclude_none=True))
 
 
 if __name__ == "__main__":

@@ -86,14 +86,15 @@ def columns(written: str) -> list[str]:
 def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
     """Build a report of the runs below `roots`, of chosen columns or the usual ones; return the exit code."""
     with Display("report") as display:
-        reading = read_runs(roots, lambda i, of: display.update(0.4 * i / of, f"reading run {i + 1:,} of {of:,}"))
+        display.update(0.0, "reading runs")
+        reading = read_runs(roots)
         if not reading.finished:
             print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return 1
         comparisons = arrange(reading.runs, reading.problems.append)
         colours = colours_of(comparisons)
-        display.update(0.5, "tables")
+        display.update(0.3, "tables")
         sections = sections_of(comparisons, chosen, reading.problems.append)
         tables = write_tables(sections, out)
         draw_figures(sections, colours, out, reading.problems.append, display)
@@ -163,7 +164,7 @@ def draw_figures(
     """Draw to `figures/<name>.svg` and `.pdf`; note what is left out, and a figure that cannot be drawn."""
     figures = [(section, caption) for section in sections for caption in section.figures]
     for i, (section, caption) in enumerate(figures[:MAX_FIGURES]):
-        display.update(0.6 + 0.35 * i / len(figures), f"figure {i + 1:,} of {len(figures):,}")
+        display.update(0.4 + 0.55 * i / len(figures), f"figure {i + 1:,} of {len(figures):,}")
         name = f"{section.table.name} {caption}"
         path = file_in(out, "figures", f"{file_name(name)}.svg")
         try:

@@ -149,7 +149,7 @@ def _cached(place: Path) -> tuple[str, Any]:
 
 def _scores(place: Path) -> tuple[str, Any]:
     problems = list[str]()
-    stored = read_scores(place, problems.append)
+    stored = read_scores(place, problems.append, [0, 1])
     if problems:
         raise ValueError(*problems)  # as tables and the report show it
     return "", stored and digest(stored.tensors["f_si_nats"])

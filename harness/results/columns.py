@@ -18,9 +18,12 @@ def _marked(column: Column, trainings: str) -> Column:
     """Return the column with marks of missing seeds, and of trainings on the plateau or at their initial weights."""
 
     def text(entry: Row) -> str:
+        shown = column.text(entry)
         counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
         marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
-        return " ".join(filter(None, [column.text(entry), *marks]))
+        return (
+            " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""
+        )  # nothing of a number that is not there
 
     return replace(column, text=text)
 
@@ -55,10 +58,10 @@ def seeds_of(entry: Row) -> int:
 
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 _CROSSING = _csv("crossing_size", "crossing_epoch")
+RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
 _CSV_ALONE = (
     _csv("dataset", "setting"),
-    Column("", record=lambda entry: {"runs": " ".join(dict.fromkeys(values(entry, "run_id")))}),
-    Column("", record=lambda entry: {"seeds": seeds_of(entry)}),
+    RUN,
     _csv("incomplete", "coding_on_plateau", "trainings_on_plateau", "final_on_plateau"),
     _csv("certificate.train.out_of_range", "seconds"),
     _csv(*(f"certificate.test.order_{name}_{p}" for p in (1, 2, 3, 4) for name in ("shares", "errors", "z_scores"))),

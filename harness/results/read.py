@@ -84,18 +84,12 @@ class Reading:
         return [run for run in self.runs if run.result is not None]
 
 
-def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None) -> Reading:
-    """Read every run below `roots`.
-
-    Args:
-        roots: folders to search.
-        progress: called with how many of how many have been read.
-    """
+def read_runs(roots: Sequence[Path]) -> Reading:
+    """Read every run below some folders."""
     reading = Reading()
     directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
     by_id: dict[str, StoredRun] = {}
-    for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
-        progress(i, len(directories))
+    for directory in dict.fromkeys(d.resolve() for d in directories):
         try:
             run = read_run(directory)
         except UnusableError as error:

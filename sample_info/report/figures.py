@@ -33,12 +33,14 @@ from harness.sample_info_fields import SummaryCurves
 from sample_info.agreement import relations
 from sample_info.report.tables import SCORES, eraser_note, information, tables_of, trials, whose
 from sample_info.scored_examples import Examples
-from sample_info.settings import ORDERS
 
-_COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
-_LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
+_LINES = {  # colours and markers by order
+    "bottom": ("#56B4E9", "o"),
+    "bottom_iterative": ("#0072B2", "s"),
+    "top": ("#D55E00", "^"),
+    "random": ("#4d4d4d", "x"),
+}
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
-_OTHER = ("#999999", ".")  # of an order that this version does not know
 _PALETTE = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
 ]  # fmt: skip
@@ -135,7 +137,7 @@ def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: 
         for ax, (title, config, eraser_fit, summaries) in zip(axes, shown, strict=True):
             removed = [100 * fraction for fraction in summaries.removed]
             for order, curves in trials(summaries).items():
-                line, marker = _LINES.get(order, _OTHER)
+                line, marker = _LINES[order]
                 look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
                 band(ax, removed, 100 * np.array(curves), **look)
             ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be

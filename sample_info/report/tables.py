@@ -12,7 +12,7 @@ from conf import Options
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
-from harness.results.columns import SEEDS, WHO, seeds_of
+from harness.results.columns import RUN, SEEDS, WHO, seeds_of
 from harness.results.run_settings import flatten
 from harness.results.statistics import deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, spread_record, values, word
@@ -44,6 +44,7 @@ _SUMMARIES = (
     "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "
     "standard deviation over seeds and, for the random order, draws); *: in some summary a class has no example left."
 )
+_MOVEMENTS = "F-SI example by example, mean over seeds."
 _AGREEMENT = (
     "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
     "between its seeds."
@@ -120,7 +121,6 @@ _EXAMPLE = (
 _ACCURACY, _LEFT_OUT = "of the linearised network, on test examples", "on each example, trained without it"
 _TOP = "the share of all F-SI that the most informative tenth has"
 DATASET = word("dataset", "dataset")
-RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
 RUNS = (
     Column("classes", _classes, lambda entry: {"classes": _classes(entry)}),
     SEEDS,
@@ -173,7 +173,6 @@ ESTIMATES = (
 )
 _STILL = "the share of the first's most informative tenth that is in the second's"
 MOVEMENTS = (
-    DATASET,
     word("model", "model"),
     word("from", "from"),
     word("to", "to"),
@@ -182,7 +181,6 @@ MOVEMENTS = (
     number("still in the top tenth", "top_tenth_overlap", ".0%", _STILL),
 )
 AGREEMENT = (
-    DATASET,
     word("eraser", "eraser"),
     word("run", "run"),
     word("another run", "another_run"),
@@ -195,56 +193,54 @@ def tables_of(
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
     runs = information(comparisons)
-
-    def table(kind: str, title: str, columns: Sequence[Column], caption: str, frame: Sequence[Row]) -> Table:
-        over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
-        shown = [DATASET, *WHO, *columns]
-        return Table.of(f"sample-info-{kind}", shown, frame, [caption, *over], [RUN], f"sample_info: {title}")
-
-    def parts(rows: Callable[[InformationResult], Sequence[Row]]) -> list[Row]:
-        """Return a row for each part of a run."""
-        return [
-            {**{name: entry[name] for name in ("dataset", "model", "eraser")}, "run_id": result.run_id}
-            | {"seed": result.seeds, "train_size": result.train_size, **row}
-            for entry, result in runs
-            for row in rows(result)
-        ]
-
-    def by_name(field: str, name: str) -> list[Row]:
-        """Return a row for each part in a field of a result."""
-        return parts(
-            lambda result: [
-                {name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
-                for key, part in (getattr(result, field) or {}).items()
-            ]
-        )
-
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
-    judged, moved = "Attribution methods judged by retraining", "F-SI example by example, mean over seeds."
     entries = [entry for one in comparisons for entry in one.entries]
+    removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
     tables = [
-        table("runs", "Runs", RUNS, "docs/sample_info.md.", entries),
-        table("references", "Scores and references", REFERENCES, _REFERENCES, by_name("references", "compared")),
-        table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, by_name("error_estimates", "score")),
-        table("attribution", judged, ATTRIBUTION, _ATTRIBUTION, by_name("attribution", "method")),
-        Table.of(
-            "sample-info-movement", MOVEMENTS, movements, [moved], title="sample_info: How scores move between erasers"
+        _table("runs", "Runs", RUNS, "docs/sample_info.md.", entries),
+        _table("references", "Scores and references", REFERENCES, _REFERENCES, _parts(runs, "references", "compared")),
+        _table(
+            "errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, _parts(runs, "error_estimates", "score")
         ),
-        table("groups", "Subgroups of examples", GROUPS, _AUROC, by_name("groups", "group")),
-        Table.of(
-            "sample-info-agreement",
-            AGREEMENT,
-            agreements,
-            [_AGREEMENT],
-            title="sample_info: Agreement between networks",
+        _table(
+            "attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION,
+            _parts(runs, "attribution", "method"),
         ),
-        table("summaries", "Summaries", summaries, _SUMMARIES, parts(_summary_rows)),
-    ]
+        _table("movement", "How scores move between erasers", MOVEMENTS, _MOVEMENTS, movements, who=()),
+        _table("groups", "Subgroups of examples", GROUPS, _AUROC, _parts(runs, "groups", "group")),
+        _table("agreement", "Agreement between networks", AGREEMENT, _AGREEMENT, agreements, who=()),
+        _table("summaries", "Summaries", summaries, _SUMMARIES, removed),
+    ]  # fmt: skip
     return [table for table in tables if table.rows]
 
 
-def _summary_rows(result: InformationResult) -> list[Row]:
+def _table(
+    kind: str, title: str, columns: Sequence[Column], caption: str, frame: Sequence[Row], who: Sequence[Column] = WHO
+) -> Table:
+    over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
+    shown = [DATASET, *who, *columns]
+    return Table.of(
+        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}"
+    )
+
+
+def _about(entry: Entry, result: InformationResult) -> Record:
+    """Return what every row about a run has."""
+    about = {name: entry[name] for name in ("dataset", "model", "eraser")}
+    return about | {"run_id": result.run_id, "seed": result.seeds, "train_size": result.train_size}
+
+
+def _parts(runs: Sequence[tuple[Entry, InformationResult]], field: str, name: str) -> list[Row]:
+    """Return a row for each part in a field of the results, which has numbers over seeds or a part for each seed."""
+    return [
+        {**_about(entry, result), name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
+        for entry, result in runs
+        for key, part in (getattr(result, field) or {}).items()
+    ]
+
+
+def _summary_rows(result: InformationResult) -> list[Record]:
     """Return a row per fraction removed: the accuracy of every order, and whether a class has no example left."""
     summaries = result.summaries
     return [] if summaries is None else [
