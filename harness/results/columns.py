@@ -5,6 +5,7 @@ A column shows one or a few numbers of an entry (`harness.results.arrange`).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -13,19 +14,24 @@ from harness.results.run_settings import setting, whole
 from harness.results.statistics import LEVEL, Difference, deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 
+_MARKED = {  # columns, and the trainings that their numbers rest on
+    "bits_per_label": "coding",
+    "calibrated_bits_per_label": "coding",
+    "published_units": "trainings",
+    "test_loss_bits": "final",
+}
 
-def _marked(column: Column, trainings: str) -> Column:
-    """Return the column with marks of missing seeds, and of trainings on the plateau or at their initial weights."""
 
-    def text(entry: Row) -> str:
-        shown = column.text(entry)
+def _marked(*columns: Column) -> tuple[Column, ...]:
+    """Return columns, some with marks of missing seeds, and of trainings on the plateau or at their initial weights."""
+
+    def text(column: Column, entry: Row) -> str:
+        shown, trainings = column.text(entry), _MARKED[column.name]
         counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
         marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
-        return (
-            " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""
-        )  # nothing of a number that is not there
+        return " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""  # no mark of no number
 
-    return replace(column, text=text)
+    return tuple(replace(one, text=partial(text, one)) if one.name in _MARKED else one for one in columns)
 
 
 def _difference(heading: str, column: str, meaning: str = "") -> Column:
@@ -70,45 +76,31 @@ WHO = word("model", "model"), word("eraser", "eraser")
 SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
 # columns of the codelength
-CODES = (
-    _marked(
-        spread("bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"),
-        "coding",
-    ),
+CODES = _marked(
+    spread("bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"),
     _difference("Δ to control", "bits_per_label", "of the codelength"),
-    _marked(
-        spread(
-            "calibrated", "calibrated_bits_per_label", ".3f",
-            "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-        ),
-        "coding",
+    spread(
+        "calibrated", "calibrated_bits_per_label", ".3f",
+        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
     ),
     spread(
         "excess (bits)", "excess_bits", ",.0f",
         "codelength of all labels less N times the test loss (docs/codes.md)",
     ),
     spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
-    Column(
-        "sample complexity",
-        lambda entry: f"{entry['sample_complexity'] or ''}",
-        _csv("sample_complexity").record,
+    number(
+        "sample complexity", "sample_complexity", "",
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
-        "sample_complexity",
     ),
     spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
-    _marked(
-        spread(
-            "Table 16's unit", "published_units", ".3f",
-            "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
-        ),
-        "trainings",
+    spread(
+        "Table 16's unit", "published_units", ".3f",
+        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
     ),
 )  # fmt: skip
 # columns of networks trained on everything
-FINALS = (
-    _marked(
-        spread("test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"), "final"
-    ),
+FINALS = _marked(
+    spread("test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"),
     spread("accuracy (%)", "accuracy", ".1f", scale=100),
     _difference("Δ of test loss", "test_loss_bits", "to the control's"),
     Column(

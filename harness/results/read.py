@@ -68,10 +68,6 @@ class StoredRun:
         return cls(result.run_id, directory, result.config, result.command, result.seeds, result)
 
 
-class UnusableError(ValueError):
-    """A run that cannot be part of a report; the message says why."""
-
-
 @dataclass
 class Reading:
     """Runs, each once, and a line on each problem that a reader has to know."""
@@ -92,7 +88,7 @@ def read_runs(roots: Sequence[Path]) -> Reading:
     for directory in dict.fromkeys(d.resolve() for d in directories):
         try:
             run = read_run(directory)
-        except UnusableError as error:
+        except ValueError as error:
             reading.problems.append(f"{directory}: {error}")
             continue
         other = by_id.get(run.id)
@@ -113,7 +109,7 @@ def read_run(directory: Path) -> StoredRun:
     """Read one run's directory.
 
     Raises:
-        UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
+        ValueError: it has neither a result nor a configuration that can be read, or one that is not what was
             written, or contradicts itself.
     """
     try:
@@ -121,16 +117,16 @@ def read_run(directory: Path) -> StoredRun:
     except FileNotFoundError:
         return _unfinished(directory)
     except IrregularFileError as error:
-        raise UnusableError(f"{RESULT} is {error.reason}") from error
+        raise ValueError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
-        raise UnusableError(
+        raise ValueError(
             f"{RESULT} cannot be used ({reason}): launch the run again, which keeps this file aside"
         ) from error
     try:
         believed = believed_result(result, directory)
     except ValueError as error:
-        raise UnusableError(f"{RESULT} {error}") from error
+        raise ValueError(f"{RESULT} {error}") from error
     if isinstance(believed, MdlResult):
         _check(believed)
     return StoredRun.finished(believed, directory)
@@ -143,7 +139,7 @@ def _check(result: MdlResult) -> None:
     one, and little more for what a code that learns from them pays for its mixture.
 
     Raises:
-        UnusableError: the codelengths are not those of the learning curve in bits.
+        ValueError: the codelengths are not those of the learning curve in bits.
     """
     curve, total, sizes = result.curve, result.train_size, sizes_of(result)
     dearest = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
@@ -157,7 +153,7 @@ def _check(result: MdlResult) -> None:
         }
         for key, value in expected.items():
             if not math.isclose(getattr(result.mdl, key)[s], value, rel_tol=_TOLERANCE):
-                raise UnusableError(
+                raise ValueError(
                     f"mdl.{key} of seed {seed} is {getattr(result.mdl, key)[s]:.6g}, but its curve in bits gives "
                     f"{value:.6g}: mixed units?"
                 )
@@ -170,7 +166,7 @@ def _unfinished(directory: Path) -> StoredRun:
         config = read_config(directory)
     except (OSError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UnusableError(f"no result.json, and no configuration ({reason})") from error
+        raise ValueError(f"no result.json, and no configuration ({reason})") from error
     try:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from conf import Options
 from harness.results.run_settings import flatten, whole
@@ -84,7 +83,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequen
         Label(
             name,
             tuple(
-                (said(key), _number_or_text(whole(options[key])))
+                (said(key), value if isinstance(value := whole(options[key]), int | float) else str(value))
                 for key, usual in telling[name].items()
                 if options.get(key) is not None and repr(options[key]) != usual
             ),
@@ -111,7 +110,3 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
             telling = others
     usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith("sample_info.")}
     return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}
-
-
-def _number_or_text(value: Any) -> str | float:
-    return value if isinstance(value, int | float) else str(value)
