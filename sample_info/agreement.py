@@ -38,7 +38,7 @@ def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
     )
 
 
-def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
+def with_references(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
     """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
     agreements = {name: agreement(ours, reference) for name, reference in references.items()}
     if (truth := references.get("retraining")) is not None:
@@ -83,11 +83,11 @@ def ranks(values: Tensor) -> Tensor:
     return torch.from_numpy(rankdata(values.numpy(), axis=0))
 
 
-def relations(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
+def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
     """Return how stored scores move between erasers and agree between networks; note files that are left out."""
     runs = [run for one in comparisons for entry in one.entries for run in entry["runs"]]
     scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
-    return movements(comparisons, scores), agreements(comparisons, scores, note)
+    return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
 
 
 def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | None:
@@ -102,7 +102,7 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | N
     return stored
 
 
-def movements(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
+def between_erasers(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
@@ -133,7 +133,7 @@ def movement(first: Tensor, second: Tensor) -> Row:
     }
 
 
-def agreements(comparisons: Sequence[Comparison], scores: Scores, note: Note) -> list[Row]:
+def between_networks(comparisons: Sequence[Comparison], scores: Scores, note: Note) -> list[Row]:
     """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
 
     Args:

@@ -72,11 +72,9 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
         for (title, entries), ax in zip(shown, axes, strict=False):
             sizes: list[int] = []
             for entry in entries:
-                sizes = [point.n for point in next(iter(entry["members"].values()))[0].curve if point.ce_next_bits]
-                losses = [
-                    [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
-                    for result, s in entry["members"].values()
-                ]
+                members = [*entry["members"].values()]
+                sizes = [point.n for point in members[0][0].coding]
+                losses = [[point.ce_next_bits[s] for point in result.coding] for result, s in members]
                 width = line_width([*colours].index(entry["eraser"]))
                 style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)

@@ -30,7 +30,7 @@ from harness.results.read import Note
 from harness.results.run_labels import Label, display_name
 from harness.results.table import Row, Table
 from harness.sample_info_fields import SummaryCurves
-from sample_info.agreement import relations
+from sample_info.agreement import compare_scores
 from sample_info.report.tables import SCORES, eraser_note, information, tables_of, trials, whose
 from sample_info.scored_examples import Examples
 
@@ -112,19 +112,19 @@ SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configur
 
 def tables_and_figures(comparisons: Sequence[Comparison], note: Note) -> list[tuple[Table, Drawing | None]]:
     """Return the tables that have rows, each with its figure where it has one; note scores that are left out."""
-    moved, alike = relations(comparisons, note)
+    between_erasers, between_networks = compare_scores(comparisons, note)
     summaries = [
         (_title(entry, "dataset", "model", "eraser"), result.config, result.eraser_fit, result.summaries)
         for entry, result in information(comparisons)
         if result.summaries is not None
     ]
-    groups = [[*group] for _, group in groupby(alike, key=lambda row: row["group"])]
+    groups = [[*group] for _, group in groupby(between_networks, key=lambda row: row["group"])]
     figures: dict[str, Drawing] = {
         "sample-info-agreement": (draw_agreement, groups),
-        "sample-info-movement": (draw_movement, moved),
+        "sample-info-movement": (draw_movement, between_erasers),
         "sample-info-summaries": (draw_summaries, summaries),
     }
-    return [(table, figures.get(table.name)) for table in tables_of(comparisons, moved, alike)]
+    return [(table, figures.get(table.name)) for table in tables_of(comparisons, between_erasers, between_networks)]
 
 
 def _title(row: Row, *parts: str) -> str:

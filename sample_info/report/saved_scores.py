@@ -16,7 +16,7 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
 from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
-from sample_info.agreement import agreements_of, auroc, pearson
+from sample_info.agreement import auroc, pearson, with_references
 from sample_info.data_summarization import Curve
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.leave_one_out_effects import Changes
@@ -126,7 +126,7 @@ def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
             test_accuracy=[one.test_accuracy for one in scored],
             left_out_accuracy=[float(one.left_out_correct.double().mean()) for one in scored],
         ),
-        references=_by_name([agreements_of(one.changes, one.references) for one in scored]),
+        references=_by_name([with_references(one.changes, one.references) for one in scored]),
         how=[one.how for one in scored],
         groups=_groups(examples, scored),
         between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),

@@ -189,7 +189,7 @@ AGREEMENT = (
 
 
 def tables_of(
-    comparisons: Sequence[Comparison], movements: Sequence[Row] = (), agreements: Sequence[Row] = ()
+    comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
     runs = information(comparisons)
@@ -207,9 +207,9 @@ def tables_of(
             "attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION,
             _parts(runs, "attribution", "method"),
         ),
-        _table("movement", "How scores move between erasers", MOVEMENTS, _MOVEMENTS, movements, who=()),
+        _table("movement", "How scores move between erasers", MOVEMENTS, _MOVEMENTS, between_erasers, who=()),
         _table("groups", "Subgroups of examples", GROUPS, _AUROC, _parts(runs, "groups", "group")),
-        _table("agreement", "Agreement between networks", AGREEMENT, _AGREEMENT, agreements, who=()),
+        _table("agreement", "Agreement between networks", AGREEMENT, _AGREEMENT, between_networks, who=()),
         _table("summaries", "Summaries", summaries, _SUMMARIES, removed),
     ]  # fmt: skip
     return [table for table in tables if table.rows]

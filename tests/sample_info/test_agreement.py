@@ -12,7 +12,7 @@ from harness.example_bits import Stored
 from harness.result import as_json
 from harness.results.arrange import arrange
 from harness.sample_info_fields import Ratio
-from sample_info.agreement import agreement, agreements, auroc, movement, movements, pearson, spearman
+from sample_info.agreement import agreement, auroc, between_erasers, between_networks, movement, pearson, spearman
 from sample_info.leave_one_out_effects import Changes
 from tests.made_up_runs import made_up
 
@@ -97,7 +97,7 @@ def agreement_of(*results: Any, note: Callable[[str], object] = pytest.fail) -> 
     """Correlations by eraser and by pairs of runs."""
     stored = {result.run_id: scores for result, scores in results}
     by_eraser = {}
-    for row in agreements(arrange([result for result, _ in results]), stored, note):
+    for row in between_networks(arrange([result for result, _ in results]), stored, note):
         of_eraser = by_eraser.setdefault(str(row["eraser"]), {})
         of_eraser[str(row["run"]), str(row["another_run"])] = row["pearson"]
     return by_eraser
@@ -153,4 +153,4 @@ def test_movement_by_hand() -> None:
 def test_scores_of_other_examples_are_not_compared() -> None:
     runs = [finished(0, F_SI, index, eraser) for eraser, index in (("control", [0, 1, 2]), ("leace", [0, 1, 3]))]
     stored = {one.run_id: scores for one, scores in runs}
-    assert movements(arrange([one for one, _ in runs]), stored) == []
+    assert between_erasers(arrange([one for one, _ in runs]), stored) == []
