@@ -69,7 +69,8 @@ def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequen
 
     From there on the network uses what the sample does not share with the images.
     """
-    return crossing(steps, np.asarray(of_images) + _LEAD, np.asarray(losses))
+    first = crossing(steps, np.asarray(of_images) + _LEAD, np.asarray(losses))
+    return None if first is None else float(first)
 
 
 def samples_of(entry: Entry) -> dict[str, list[Curve]]:
