@@ -43,7 +43,6 @@ _DARK = {  # colours of figures in light mode that are others in dark mode, wher
     "#e6e6e6": "#3a3a3a",
     "#ffffff": "#161616",
 }
-ON_DARK, ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in both modes
 _SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 
 STYLE: Any = {  # matplotlib rc parameters
@@ -152,11 +151,6 @@ def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     return colours
 
 
-def line_width(position: int) -> float:
-    """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
-    return max(1.2, 3.2 - 0.5 * position)
-
-
 def chance_line(ax: "Axes", bits: float, label: str) -> None:
     """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
     ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
@@ -176,28 +170,6 @@ def wrapped(text: str, inches: float = 100.0) -> str:
     short = text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
     plain = "".join(c if c.isprintable() else " " for c in short).replace("$", r"\$")
     return textwrap.fill(plain, max(12, int(11 * inches)), break_on_hyphens=False)
-
-
-def epoch_axis(ax: "Axes", last: float) -> None:
-    """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
-    from matplotlib.ticker import FuncFormatter
-
-    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
-    ax.set_xscale("function", functions=(np.log1p, np.expm1))
-    ax.set_xticks([0, *(step for step in steps if step <= last)])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
-    ax.set_xlim(0, max(last, 1))
-
-
-def size_axis(ax: "Axes", sizes: Sequence[int], most: int) -> None:
-    """Logarithmic in sizes, of which about as many as `most` are labelled, the last among them."""
-    from matplotlib.ticker import NullFormatter
-
-    ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
-    ax.set_xscale("log")
-    ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.minorticks_off()
 
 
 def band(ax: "Axes", x: Any, values: Any, **line: Any) -> None:

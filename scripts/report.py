@@ -25,7 +25,7 @@ from harness.result import as_json
 from harness.results.arrange import Comparison, arrange, colours_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import Drawing, draw_parts, figures_of
-from harness.results.read import Note, Reading, StoredRun, read_runs
+from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line, printable
@@ -101,7 +101,9 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
         problems = [*map(one_line, reading.problems)]
         page = write_page(sections, out, roots, problems, colours)
     print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
-    print(_summary(reading))
+    unfinished = len(reading.runs) - len(reading.finished)
+    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
+    print(f"{len(reading.finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(len(section.files) for section in sections)} in {out / 'figures'}, each also as PDF")
     return 0
@@ -121,16 +123,6 @@ def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: 
 
 def _runs_of(comparisons: Sequence[Comparison]) -> list[list[StoredRun]]:
     return [[*entry["runs"], *entry["unfinished"]] for one in comparisons for entry in one.entries]
-
-
-def _summary(reading: Reading) -> str:
-    """Return how many runs there are, and the time that they took."""
-    unfinished = len(reading.runs) - len(reading.finished)
-    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
-    parts = [f"{len(reading.finished):,} finished runs", *([f"{unfinished:,} unfinished"] if unfinished else [])]
-    count = len(reading.problems)
-    remarks = f"; {count} remark{'s' * (count > 1)} above and on the page" if count else ""
-    return f"{', '.join(parts)}, {duration(took)} of computing{remarks}"
 
 
 def file_in(out: Path, folder: str, name: str) -> Path:

@@ -12,18 +12,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.figure_style import (
-    band,
-    chance_line,
-    epoch_axis,
-    figure_of_panels,
-    line_width,
-    shared_legend,
-    size_axis,
-    wrapped,
-)
+from harness.figure_style import band, chance_line, figure_of_panels, shared_legend, wrapped
 from harness.results.arrange import Comparison, Entry, colours_of, model_of
 from harness.results.run_labels import Label, labels
 from harness.results.statistics import Difference, Spread, seeds_text, signed
@@ -75,11 +66,11 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
                 members = [*entry["members"].values()]
                 sizes = [point.n for point in members[0][0].coding]
                 losses = [[point.ce_next_bits[s] for point in result.coding] for result, s in members]
-                width = line_width([*colours].index(entry["eraser"]))
+                width = _line_width([*colours].index(entry["eraser"]))
                 style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
             chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
-            size_axis(ax, sizes, most=5)
+            _size_axis(ax, sizes, most=5)
             marks = _plateau_marks(entries, "trainings_on_plateau", "trainings")
             ax.set_title("\n".join([wrapped(title, 4.0), *marks]))
             ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
@@ -130,7 +121,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
         for (title, entries), ax in zip(shown, axes, strict=True):
             for entry in entries:
                 curves, missing = [*entry["curves"].values()], entry["incomplete"]
-                width = line_width([*colours].index(entry["eraser"]))
+                width = _line_width([*colours].index(entry["eraser"]))
                 look: Any = {"color": colours[entry["eraser"]], "linestyle": "--" if missing else "-"}
                 for curve in curves[: len(curves) if len(curves) > 1 else 0]:
                     ax.plot(curve.epochs, curve.validation_bits, linewidth=0.7, alpha=0.45, **look)
@@ -144,9 +135,32 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
                 chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
             ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "final_on_plateau", "seeds")]))
             ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-            epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
+            _epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
         shared_legend(figure, axes)
     return path
+
+
+def _line_width(position: int) -> float:
+    """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
+    return max(1.2, 3.2 - 0.5 * position)
+
+
+def _epoch_axis(ax: Axes, last: float) -> None:
+    """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
+    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ax.set_xticks([0, *(step for step in steps if step <= last)])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.set_xlim(0, max(last, 1))
+
+
+def _size_axis(ax: Axes, sizes: Sequence[int], most: int) -> None:
+    """Logarithmic in sizes, of which about as many as `most` are labelled, the last among them."""
+    ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
 
 
 def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
@@ -188,7 +202,7 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
             if measure is _increase:  # below it a run backfires
                 ax.axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
-            size_axis(ax, sorted(set(sizes)), most=6)
+            _size_axis(ax, sorted(set(sizes)), most=6)
         shared_legend(figure, axes)
     return path
 

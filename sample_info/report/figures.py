@@ -13,8 +13,6 @@ from torch import Tensor
 
 from conf import Options
 from harness.figure_style import (
-    ON_DARK,
-    ON_LIGHT,
     band,
     draw_image,
     figure_at,
@@ -40,6 +38,7 @@ _LINES = {  # colours and markers by order
     "top": ("#D55E00", "^"),
     "random": ("#4d4d4d", "x"),
 }
+_ON_DARK, _ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in light and dark mode
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
 _PALETTE = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
@@ -182,7 +181,7 @@ def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path:
                 matrix[i, j] = matrix[j, i] = row["pearson"]
             ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
             for i, j in np.argwhere(~np.isnan(matrix)):
-                colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
+                colour = _ON_DARK if abs(matrix[i, j]) > 0.6 else _ON_LIGHT
                 ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
             ax.set_xticks(range(len(of_group)), [str(j + 1) for j in range(len(of_group))])
             names = [f"{wrapped(run.display)}  {i + 1}" for i, run in enumerate(of_group)]

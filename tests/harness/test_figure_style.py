@@ -18,7 +18,6 @@ from harness.figure_style import (
     STYLE,
     band,
     css_colour,
-    epoch_axis,
     eraser_colours,
     figure_of_panels,
     save,
@@ -34,20 +33,6 @@ pytestmark = pytest.mark.usefixtures("real_figures")
 def test_no_two_columns_have_one_colour(columns: list[str]) -> None:
     drawn = [*(Label((column,)) for column in columns), Label(("leace",), (("rank_tolerance", 0.1),))]
     assert len({*eraser_colours(drawn).values()}) == len(drawn)
-
-
-@pytest.mark.parametrize("last", [0, 4, 60, 1000])
-def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
-    """The symlog axis was linear up to epoch 10, where every smooth curve got a corner."""
-    ax = Figure().add_subplot()
-    epoch_axis(ax, last)
-    at = ax.transData.transform(np.column_stack([np.arange(1001.0), np.zeros(1001)]))[:, 0]
-    slopes = np.diff(at) * (np.arange(1000) + 1.5)  # of log(1 + epoch): constant
-    assert slopes == pytest.approx(np.full(1000, slopes[-1]), rel=0.05)
-    ticks = ax.get_xticks()
-    assert ticks[0] == 0
-    assert len(ticks) == {0: 1, 4: 3, 60: 7, 1000: 8}[last]
-    assert not any(label.get_text() == "" for label in ax.get_xticklabels())
 
 
 def test_a_legend_of_nothing_is_none() -> None:

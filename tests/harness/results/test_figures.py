@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from harness.result import TrainResult
 from harness.results.arrange import Comparison, arrange, colours_of
-from harness.results.figures import draw_loss_curves, draw_scaling, scaling_panels
+from harness.results.figures import _epoch_axis, draw_loss_curves, draw_scaling, scaling_panels
 from harness.results.read import read_runs
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
@@ -25,7 +25,7 @@ def comparison(root: Path) -> Comparison:
     return only
 
 
-def test_loss_curves_say_which_seeds_never_left_the_plateau_and_have_an_axis_without_a_kink(
+def test_loss_curves_say_which_seeds_never_left_the_plateau_and_have_the_axis_of_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Figure] = []
@@ -34,9 +34,8 @@ def test_loss_curves_say_which_seeds_never_left_the_plateau_and_have_an_axis_wit
     draw_loss_curves(shown.panels, colours_of([shown]), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds on the plateau")
-    at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]
-    slopes = np.diff(at) * (np.arange(49) + 1.5)  # of log(1 + epoch): constant
-    assert slopes == pytest.approx(np.full(49, slopes[-1]), rel=0.05)
+    assert ax.get_xlim() == (0, 49)
+    assert ax.get_xticks().tolist() == [0, 1, 2, 5, 10, 20]  # of `_epoch_axis`
 
 
 def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
@@ -53,3 +52,17 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     for ax in drawn[0].axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]
+
+
+@pytest.mark.parametrize("last", [0, 4, 60, 1000])
+def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
+    """The symlog axis was linear up to epoch 10, where every smooth curve got a corner."""
+    ax = Figure().add_subplot()
+    _epoch_axis(ax, last)
+    at = ax.transData.transform(np.column_stack([np.arange(1001.0), np.zeros(1001)]))[:, 0]
+    slopes = np.diff(at) * (np.arange(1000) + 1.5)  # of log(1 + epoch): constant
+    assert slopes == pytest.approx(np.full(1000, slopes[-1]), rel=0.05)
+    ticks = ax.get_xticks()
+    assert ticks[0] == 0
+    assert len(ticks) == {0: 1, 4: 3, 60: 7, 1000: 8}[last]
+    assert not any(label.get_text() == "" for label in ax.get_xticklabels())
