@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from harness.figure_style import band, chance_line, figure_of_panels, shared_legend, wrapped
 from harness.results.arrange import Comparison, Entry, colours_of, model_of
@@ -66,7 +66,7 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
                 members = [*entry["members"].values()]
                 sizes = [point.n for point in members[0][0].coding]
                 losses = [[point.ce_next_bits[s] for point in result.coding] for result, s in members]
-                width = _line_width([*colours].index(entry["eraser"]))
+                width = _line_width(colours, entry["eraser"])
                 style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
             chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
@@ -121,7 +121,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
         for (title, entries), ax in zip(shown, axes, strict=True):
             for entry in entries:
                 curves, missing = [*entry["curves"].values()], entry["incomplete"]
-                width = _line_width([*colours].index(entry["eraser"]))
+                width = _line_width(colours, entry["eraser"])
                 look: Any = {"color": colours[entry["eraser"]], "linestyle": "--" if missing else "-"}
                 for curve in curves[: len(curves) if len(curves) > 1 else 0]:
                     ax.plot(curve.epochs, curve.validation_bits, linewidth=0.7, alpha=0.45, **look)
@@ -140,9 +140,9 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
     return path
 
 
-def _line_width(position: int) -> float:
-    """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
-    return max(1.2, 3.2 - 0.5 * position)
+def _line_width(colours: Colours, eraser: Label) -> float:
+    """Return points: the first erasers' lines are the widest, and seen beneath those that coincide with them."""
+    return max(1.2, 3.2 - 0.5 * [*colours].index(eraser))
 
 
 def _epoch_axis(ax: Axes, last: float) -> None:
@@ -159,7 +159,6 @@ def _size_axis(ax: Axes, sizes: Sequence[int], most: int) -> None:
     ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
-    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
 
 
