@@ -59,20 +59,22 @@ def headline(result: "InformationResult") -> str:
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
     from harness.results.arrange import arrange, colours_of
-    from harness.results.figures import draw_parts
     from harness.results.table import show
-    from sample_info.report.figures import tables_and_figures
+    from sample_info.agreement import compare_scores
+    from sample_info.report.tables import tables_of
 
     comparisons, problems = arrange(results), list[str]()
-    shown = tables_and_figures(comparisons, problems.append)
-    show([table for table, _ in shown], directory / "table.md")
+    between = compare_scores(comparisons, problems.append)
+    show(tables_of(comparisons, *between), directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
-    for table, figure in shown if len(results) > 1 else ():
-        if figure is not None:
-            name = table.name.removeprefix("sample-info-")
-            drawn += draw_parts(*figure, colours_of(comparisons), directory / f"{name}.png")
+    if len(results) > 1:
+        from harness.results.figures import draw_parts  # imports matplotlib
+        from sample_info.report.figures import figures_of
+
+        for kind, figure in figures_of(comparisons, *between).items():
+            drawn += draw_parts(*figure, colours_of(comparisons), directory / f"{kind}.png")
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")

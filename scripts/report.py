@@ -29,7 +29,9 @@ from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line, printable
-from sample_info.report.figures import tables_and_figures
+from sample_info.agreement import compare_scores
+from sample_info.report.figures import figures_of as sample_info_figures
+from sample_info.report.tables import tables_of
 from scripts.command_line import argument_parser
 
 MAX_FIGURES = 60  # a figure takes half a second
@@ -115,9 +117,12 @@ def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: 
     trained.sort(key=lambda one: (one.command != "mdl", -len(one.finished)))
     sections = [Section(table_of(one, chosen), _runs_of([one]), figures_of(one)) for one in trained]
     scored = [one for one in comparisons if one.command == "sample_info"]
-    for table, figure in tables_and_figures(scored, note):
-        runs = _runs_of(scored) if table.name == "sample-info-runs" else ()
-        sections.append(Section(table, runs, {} if figure is None else {"figure": figure}))
+    between = compare_scores(scored, note)
+    figures = sample_info_figures(scored, *between)
+    for table in tables_of(scored, *between):
+        kind = table.name.removeprefix("sample-info-")
+        runs = _runs_of(scored) if kind == "runs" else ()
+        sections.append(Section(table, runs, {"figure": figures[kind]} if kind in figures else {}))
     return sections
 
 

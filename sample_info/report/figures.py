@@ -24,12 +24,10 @@ from harness.figure_style import (
 )
 from harness.results.arrange import Comparison
 from harness.results.figures import Drawing
-from harness.results.read import Note
 from harness.results.run_labels import Label, display_name
-from harness.results.table import Row, Table
+from harness.results.table import Row
 from harness.sample_info_fields import SummaryCurves
-from sample_info.agreement import compare_scores
-from sample_info.report.tables import SCORES, eraser_note, information, tables_of, trials, whose
+from sample_info.report.tables import SCORES, eraser_note, information, trials, whose
 from sample_info.scored_examples import Examples
 
 _LINES = {  # colours and markers by order
@@ -109,9 +107,10 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
 SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configuration, the eraser's fit, summaries
 
 
-def tables_and_figures(comparisons: Sequence[Comparison], note: Note) -> list[tuple[Table, Drawing | None]]:
-    """Return the tables that have rows, each with its figure where it has one; note scores that are left out."""
-    between_erasers, between_networks = compare_scores(comparisons, note)
+def figures_of(
+    comparisons: Sequence[Comparison], between_erasers: Sequence[Row], between_networks: Sequence[Row]
+) -> dict[str, Drawing]:
+    """Return the figures that have panels, by the kinds of their tables."""
     summaries = [
         (_title(entry, "dataset", "model", "eraser"), result.config, result.eraser_fit, result.summaries)
         for entry, result in information(comparisons)
@@ -119,11 +118,11 @@ def tables_and_figures(comparisons: Sequence[Comparison], note: Note) -> list[tu
     ]
     groups = [[*group] for _, group in groupby(between_networks, key=lambda row: row["group"])]
     figures: dict[str, Drawing] = {
-        "sample-info-agreement": (draw_agreement, groups),
-        "sample-info-movement": (draw_movement, between_erasers),
-        "sample-info-summaries": (draw_summaries, summaries),
+        "agreement": (draw_agreement, groups),
+        "movement": (draw_movement, between_erasers),
+        "summaries": (draw_summaries, summaries),
     }
-    return [(table, figures.get(table.name)) for table in tables_of(comparisons, between_erasers, between_networks)]
+    return {kind: figure for kind, figure in figures.items() if figure[1]}
 
 
 def _title(row: Row, *parts: str) -> str:
