@@ -36,7 +36,7 @@ from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
 from train.cuda_graph import GraphedFunction
 from train.data import label_entropy_bits
-from train.progress import TrainingProgress
+from train.progress_estimate import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError

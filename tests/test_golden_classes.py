@@ -24,7 +24,7 @@ from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.datasets.test_image_folder import folder, write_images
-from tests.erasure.datasets.test_mixture_of_datasets import mixture
+from tests.erasure.datasets.test_joined_datasets import mixture
 from tests.erasure.datasets.test_shuffled_labels import shuffled
 from tests.erasure.datasets.test_text import TRAIN as TEXTS
 from tests.erasure.datasets.test_text import write_glove, write_imdb
@@ -67,7 +67,7 @@ SOURCES: dict[str, float] = {
     "Cifar10": 13215.9263,
     "Svhn": 36348.6957,
     "Mnist": 11211.2757,
-    "Mixture": 3967.53491,
+    "JoinedDatasets": 3967.53491,
     "ShuffledLabels": 1443.28453,
     "Cumulants": 5.51508148,
 }
@@ -152,7 +152,7 @@ WRITTEN: dict[str, Callable[[Path, pytest.MonkeyPatch], Source]] = {
     "Cifar10": lambda root, patch: write_cifar10(root, patch)[0],
     "Svhn": lambda root, patch: write_svhn(root, patch)[0],
     "Mnist": lambda root, patch: write_mnist(root, patch)[0],
-    "Mixture": lambda *_: mixture({"a": _digits(), "b": _digits()}, size=5, channels=1, images_per_part=50),
+    "JoinedDatasets": lambda *_: mixture({"a": _digits(), "b": _digits()}, size=5, channels=1, images_per_part=50),
     "ShuffledLabels": lambda *_: shuffled(_digits()),
     "Cumulants": lambda *_: Cumulants(name="c", n=20, d=4, mean=0.5, covariance=0.5, skewness=1, kurtosis=1, **OPTIONS),
 }

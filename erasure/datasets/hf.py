@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from erasure.datasets import hub
+from erasure.fetching import fetching
 from erasure.optional_packages import needs
-from erasure.published_datasets import fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.checked_files import fingerprint
 

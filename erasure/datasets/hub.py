@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path, PurePosixPath
 
+from erasure.fetching import FetchError
 from erasure.optional_packages import needs
-from erasure.published_datasets import FetchError
 from erasure.store.atomic_files import remove, write_text
 from erasure.store.checked_files import file_checksum
 from erasure.store.lease import Lease

@@ -41,7 +41,7 @@ from harness.result import MdlResult, Result, TrainedResult
 from harness.result_fields import Coded, stuck, untrained
 from harness.results.comparison import differences, reader
 from harness.results.frames import run_frame
-from harness.results.learning_curves import area_bits, sample_complexity, surplus_bits
+from harness.results.learning_curve_measures import area_bits, sample_complexity, surplus_bits
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, labels
 from harness.results.run_settings import comparable, setting, setting_text

@@ -18,7 +18,7 @@ import pandas as pd
 from conf.identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.learning_curves import excess_bits
+from harness.results.learning_curve_measures import excess_bits
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import comparable, flatten, setting, setting_text
 

@@ -12,7 +12,7 @@ from erasure.store.regular_files import DamagedFileError, IrregularFileError
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result
 from harness.result_fields import published_units
-from harness.results.learning_curves import blocks_of, sizes_of
+from harness.results.learning_curve_measures import blocks_of, sizes_of
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
 from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories

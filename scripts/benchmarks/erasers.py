@@ -24,7 +24,7 @@ from erasure.certificate import certify
 from erasure.order_spectra import order_spectrum
 from erasure.progress import console
 from scripts.benchmark_images import labelled_images, side_of
-from scripts.benchmarks.benchmark import (
+from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Result,
     Row,

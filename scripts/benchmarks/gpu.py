@@ -22,7 +22,7 @@ import torch
 
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import write_json
-from scripts.benchmarks.benchmark import machine
+from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
 
 _STACKED, _ALONE = ["--samples", "12800"], ["--samples", "2560", "--seeds", "2"]

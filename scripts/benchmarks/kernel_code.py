@@ -14,7 +14,7 @@ import torch
 
 from mdl.kernel_code import RIDGES, KernelCode
 from models.kernel import Kernel
-from scripts.benchmarks.benchmark import Row, argument_parser, finish, machine, matmul_rate, measured
+from scripts.benchmarks.benchmark_helpers import Row, argument_parser, finish, machine, matmul_rate, measured
 
 SIDE, CLASSES = 28, 10
 

@@ -13,7 +13,7 @@ import torch
 
 from erasure.store.checked_files import sealed
 from harness.results import load
-from scripts.benchmarks.benchmark import Row, argument_parser, finish, machine, measured
+from scripts.benchmarks.benchmark_helpers import Row, argument_parser, finish, machine, measured
 
 STUDY = Path(__file__).parents[2] / "docs/study"
 

@@ -30,7 +30,7 @@ from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
 from scripts.benchmark_images import standardised_digits
-from scripts.benchmarks.benchmark import (
+from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
     argument_parser,

@@ -16,7 +16,7 @@ from erasure.source import LabelledImages
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
-from scripts.benchmarks.benchmark import machine
+from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
 from train.data import DeviceImages
 from train.ensemble import Ensemble

@@ -21,7 +21,16 @@ from erasure.splits import splits
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmark_images import DIGITS, labelled_images
-from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
+from scripts.benchmarks.benchmark_helpers import (
+    Cost,
+    Row,
+    argument_parser,
+    finish,
+    machine,
+    matmul_rate,
+    measured,
+    timed,
+)
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
 from train.cuda_graph import GraphedFunction

@@ -42,7 +42,7 @@ from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import command_line
-from scripts.benchmarks.benchmark import Cost, machine, measured, shown
+from scripts.benchmarks.benchmark_helpers import Cost, machine, measured, shown
 
 _BATCH = 64
 

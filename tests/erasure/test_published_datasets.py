@@ -16,7 +16,7 @@ import torchvision.datasets as published
 from torchvision.datasets.utils import download_url
 
 from erasure.datasets.cifar10 import Cifar10
-from erasure.published_datasets import FetchError
+from erasure.fetching import FetchError
 from erasure.source import MissingDataError
 from erasure.splits import splits
 from erasure.store.atomic_files import DiskFullError

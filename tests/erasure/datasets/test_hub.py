@@ -8,7 +8,7 @@ import huggingface_hub
 import pytest
 
 from erasure.datasets import hub
-from erasure.published_datasets import FetchError
+from erasure.fetching import FetchError
 from erasure.source import MissingDataError
 from tests.erasure.datasets.test_hf import source, write_cifarnet
 

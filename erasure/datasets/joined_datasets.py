@@ -19,7 +19,7 @@ _SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixture(Source):
+class JoinedDatasets(Source):
     """Images of several datasets with as many classes each, brought to one size; labels correspond by number.
 
     Where every part has an official test split, these together are the mixture's. Else all images of all parts,

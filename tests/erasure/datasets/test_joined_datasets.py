@@ -17,7 +17,7 @@ from erasure.class_subset import ClassSubset, positions
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
-from erasure.datasets.mixture import Mixture
+from erasure.datasets.joined_datasets import JoinedDatasets
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
@@ -34,9 +34,9 @@ from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
 
 
-def mixture(parts: dict[str, Any], **changes: Any) -> Mixture:
+def mixture(parts: dict[str, Any], **changes: Any) -> JoinedDatasets:
     options = {"size": 32, "channels": 3, "images_per_part": None, "name": "both", **OPTIONS}
-    return Mixture(parts=parts, **(options | changes))
+    return JoinedDatasets(parts=parts, **(options | changes))
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ DIGITS: dict[str, Any] = {
 
 
 def test_sections_of_a_configuration_are_built() -> None:
-    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}})).build(Mixture).parts
+    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}})).build(JoinedDatasets).parts
     assert [(name, part.split_seed) for name, part in parts.items()] == [("one", 0), ("two", 1)]
     assert isinstance(parts["one"], Digits)
 
@@ -187,7 +187,7 @@ def test_sections_of_a_configuration_are_checked(part: Any, said: str) -> None:
 
 def section(parts: dict[str, Any]) -> dict[str, Any]:
     options = {"size": 8, "channels": 1, "images_per_part": None, "parts": parts}
-    return DIGITS | {"_target_": "erasure.datasets.mixture.Mixture", **options}
+    return DIGITS | {"_target_": "erasure.datasets.joined_datasets.JoinedDatasets", **options}
 
 
 def test_identity_is_what_the_parts_are_not_where_they_lie_or_how_they_are_split(mnist_and_svhn) -> None:
@@ -211,7 +211,7 @@ def test_identity_is_what_the_parts_are_not_where_they_lie_or_how_they_are_split
 def test_the_cache_keeps_how_many_images_came_from_where(mnist_and_svhn, tmp_path: Path, monkeypatch) -> None:
     source, cache = mixture(dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True))), Cache(tmp_path / "cache")
     first = raw_images(source, cache)
-    monkeypatch.setattr(Mixture, "load", None)
+    monkeypatch.setattr(JoinedDatasets, "load", None)
     again = raw_images(dataclasses.replace(source, validation_size=9), cache)
     assert list(again.parts.items()) == [("mnist", 60), ("svhn", 50)] == list(first.parts.items())
     assert torch.equal(again.train.images, first.train.images)
@@ -268,8 +268,8 @@ def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> 
     """Hydra's own syntax for a choice at another place."""
     overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
     config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TrainConfig)
-    source = Target(config.dataset).build(Mixture)
+    source = Target(config.dataset).build(JoinedDatasets)
     assert isinstance(source.parts["digits"], Digits)
     assert isinstance(source.parts["photographs"], ImageFolder)
     alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TrainConfig)
-    assert list(Target(alone.dataset).build(Mixture).parts) == ["mnist"]
+    assert list(Target(alone.dataset).build(JoinedDatasets).parts) == ["mnist"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.result import MdlResult
-from harness.results.learning_curves import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
+from harness.results.learning_curve_measures import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
 from tests.made_up_runs import write_run
 
 

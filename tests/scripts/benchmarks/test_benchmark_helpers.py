@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, measured
+from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, finish, measured
 from tests.processes import answer
 
 

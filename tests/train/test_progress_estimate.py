@@ -9,7 +9,7 @@ from conf.compose import composed
 from mdl.settings import MdlConfig
 from train import whole_split_training
 from train.__main__ import COMMAND as TRAIN
-from train.progress import TrainingProgress
+from train.progress_estimate import TrainingProgress
 from train.settings import TrainSettings
 
 
