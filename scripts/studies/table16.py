@@ -98,6 +98,7 @@ def recipe_of(config: Options) -> str:
         ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
         ("losses rounded", options.get("round_losses", False)),
         ("not z-scored", dataset["normalize"] != "zscore"),
+        ("no crops", train["crop_padding"] == 0),
         ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure_results.md
     ]
     return ", ".join(["published", train["precision"], *(name for name, changed in changes if changed)])
