@@ -41,8 +41,9 @@ def in_process(folder: str | None, command: str) -> str:
             patch.syspath_prepend(Path(folder).absolute())
         patch.setattr(sys, "argv", [module, *words])
         patch.setenv("COLUMNS", "200")
+        path = ROOT / module.replace(".", "/")
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(ROOT / module.replace(".", "/") / "__main__.py"), run_name="__main__")
+            runpy.run_path(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")), run_name="__main__")
     assert not ended.value.code
     look_in([])  # the folder of its --config-dir is that of this command alone
     return printed.getvalue()
