@@ -23,7 +23,7 @@ READERS = {
     "datasets.hf": ("PIL", "hub"),
     "datasets.text": ("PIL", "hub"),
     "sklearn": ("sklearn", "sklearn"),
-    **{f"datasets.{name}": ("torchvision", "torchvision") for name in ("cifar10", "mixture", "mnist", "svhn")},
+    **{f"datasets.{name}": ("torchvision", "torchvision") for name in ("cifar10", "joined_datasets", "mnist", "svhn")},
 }
 
 ALONE = """
