@@ -1,4 +1,4 @@
-"""Which numbers of a gradient are kept: all, random coordinates, or a seeded sketch of each parameter tensor."""
+"""Choice of the numbers of a gradient that are kept: all, random coordinates, or a seeded sketch of each parameter."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
