@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.check import ConfigError, unknown_key
 from conf.command_process import BAD_CONFIG, FAILED, exit_code, print_anywhere, require_current_folder
 from conf.compose import VERSION_BASE
-from conf.errors import explain, is_shortage
+from conf.error_messages import explain, is_shortage
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate

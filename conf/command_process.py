@@ -9,7 +9,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
-from conf.errors import explain, is_shortage
+from conf.error_messages import explain, is_shortage
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 

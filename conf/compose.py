@@ -30,7 +30,7 @@ def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
         kind: the class of the command's configuration.
 
     Raises:
-        HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
+        HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
     return validate(plain(unchecked(command, overrides)), kind)
 
@@ -48,7 +48,7 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
     next is requested.
 
     Raises:
-        HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
+        HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
     overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
     with initialize_config_dir(str(CONF), **VERSION_BASE):

@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from erasure.constant_columns import made_constant
+from erasure.columns_made_constant import made_constant
 from erasure.eraser import Eraser
 
 

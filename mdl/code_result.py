@@ -8,7 +8,7 @@ from statistics import mean
 import numpy as np
 from torch import Tensor
 
-from erasure.class_subset import positions
+from erasure.datasets.class_subset import positions
 from erasure.image_cache import whole_images
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
@@ -115,7 +115,7 @@ def split_positions(job: Job) -> Mapping[str, LabelledImages]:
     """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
 
     Returns:
-        One entry per split, whose `images` are not pixels but positions, [n] int64 (`erasure.class_subset.positions`).
+        One entry per split, whose `images` are not pixels but positions, [n] int64.
     """
     return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
 

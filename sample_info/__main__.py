@@ -31,7 +31,7 @@ def execution(config: "SampleInfoConfig") -> Executable:
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
-    from erasure.class_subset import ClassSubset
+    from erasure.datasets.class_subset import ClassSubset
     from harness.job import Job
     from sample_info.data_summarization import summary_model
     from sample_info.references.registry import require_known

@@ -7,7 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from erasure.class_subset import ClassSubset
+from erasure.datasets.class_subset import ClassSubset
 from erasure.source import RawImages, Source
 
 

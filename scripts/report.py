@@ -17,7 +17,7 @@ from pathlib import Path
 import jinja2
 
 from conf.check import unknown_key
-from conf.errors import explain
+from conf.error_messages import explain
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.figure_style import css_colour

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.constant_columns import removed_columns
+from erasure.columns_made_constant import removed_columns
 from erasure.erasers.leace import LeaceEraser
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments

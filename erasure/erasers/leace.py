@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import torch
 
+from erasure.columns_made_constant import removed_columns
 from erasure.concept_moments import ConceptMoments
-from erasure.constant_columns import removed_columns
 from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser

@@ -5,8 +5,8 @@ from typing import Annotated, Self
 
 from torch import Tensor
 
+from erasure.columns_made_constant import constant_columns, made_constant
 from erasure.concept_moments import ConceptMoments
-from erasure.constant_columns import constant_columns, made_constant
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.constant_columns import removed_columns
+from erasure.columns_made_constant import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.command_process import make_folder
 from conf.compose import Composer
-from conf.errors import explain
+from conf.error_messages import explain
 from conf.sweep_directory import SweepJob
 from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn

@@ -32,7 +32,7 @@ from scripts.benchmarks.benchmark_helpers import (
     timed,
 )
 from scripts.benchmarks.plain_training import batches, train_one
-from scripts.benchmarks.step_cost import Step
+from scripts.benchmarks.step_flops_and_bytes import Step
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble

@@ -38,7 +38,7 @@ from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine, matmul_rate, memory_rate, shown
-from scripts.benchmarks.step_cost import Device, Step
+from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.command_line import argument_parser
 from train.epoch_randomness import EpochOrder
 

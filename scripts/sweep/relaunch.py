@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf import Options
 from conf.command import Command
 from conf.compose import composed, unchecked
-from conf.errors import explain
+from conf.error_messages import explain
 from conf.groups import choices, user_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.target import config_of, require_listed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.errors import explain
+from conf.error_messages import explain
 from erasure.store.cache import Cache
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL

@@ -22,7 +22,7 @@ from erasure import (
     RandomEraser,
     SplinceEraser,
 )
-from erasure.constant_columns import constant_columns
+from erasure.columns_made_constant import constant_columns
 from erasure.projection_eraser import ProjectionEraser
 from tests.conftest import gaps
 

@@ -105,7 +105,7 @@ def test_it_requires_what_it_imports() -> None:
 
 
 def test_it_does_not_speak_of_the_command_line() -> None:
-    """Keys of the configuration are written by conf/errors.py, which knows of them."""
+    """Keys of the configuration are written by conf/error_messages.py, which knows of them."""
     key = re.compile(r"\b(dataset|eraser)(\.[a-z_]+)?=[^=]|\bscripts\.|python -m|Hydra|YAML")
     mentions = [
         f"{path.name}: {node.value}"

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from erasure.class_subset import ClassSubset
+from erasure.datasets.class_subset import ClassSubset
 from erasure.source import LabelledImages, RawImages
 from sample_info.subgroups import Subgroups, capped, subgroups_of
 

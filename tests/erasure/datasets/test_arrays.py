@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 import erasure
 from erasure.certificate import certify
-from erasure.class_subset import ClassSubset
 from erasure.datasets.arrays import Arrays
+from erasure.datasets.class_subset import ClassSubset
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from mdl.__main__ import COMMAND as MDL

@@ -13,8 +13,8 @@ from torch import Tensor
 from conf.check import ConfigError
 from conf.compose import composed
 from conf.target import Target, check_target
-from erasure.class_subset import ClassSubset, positions
 from erasure.datasets.arrays import Arrays
+from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.joined_datasets import JoinedDatasets

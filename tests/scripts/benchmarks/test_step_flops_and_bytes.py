@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.classifier import Classifier
 from models.mlp import MLP
-from scripts.benchmarks.step_cost import Device, Step
+from scripts.benchmarks.step_flops_and_bytes import Device, Step
 
 SHAPE = (3, 32, 32)
 

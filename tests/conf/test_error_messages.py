@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conf.compose import composed
-from conf.errors import explain
+from conf.error_messages import explain
 from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source

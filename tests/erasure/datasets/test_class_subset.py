@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.class_subset import ClassSubset, positions
+from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
 from erasure.image_cache import whole_images
