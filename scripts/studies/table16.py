@@ -88,7 +88,7 @@ def model_of(config: Options) -> str:
 
 
 def recipe_of(config: Options) -> str:
-    train, dataset = config["train"], config["dataset"]
+    train, dataset, model_name = config["train"], config["dataset"], config["model"]["name"]
     if train.get("protocol", "standard") == "standard":
         return OURS
     options = train["published"]
@@ -99,6 +99,7 @@ def recipe_of(config: Options) -> str:
         ("losses rounded", options.get("round_losses", False)),
         ("not z-scored", dataset["normalize"] != "zscore"),
         ("no crops", train["crop_padding"] == 0),
+        ("no warm-up", model_name == "mlp" and train["warmup_steps"] == 0),  # other networks have none
         ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure_results.md
     ]
     return ", ".join(["published", train["precision"], *(name for name, changed in changes if changed)])
