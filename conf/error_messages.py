@@ -72,7 +72,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, ConfigError):
         return text
     if isinstance(error, (ValueError, OSError)):
-        source = getattr(error, "source", None)  # of erasure.source.MissingDataError
+        source = getattr(error, "source", None)  # of erasure.dataset.MissingDataError
         if source is not None and (fetch := _fetch_command(source)) is not None:
             return f"{getattr(error, 'problem', text)}: fetch it with {fetch}"
         return _in_keys(text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] "), command, overrides)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
-    "dataset": "erasure.source.Source",
+    "dataset": "erasure.dataset.Source",
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
 }

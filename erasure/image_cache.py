@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.datasets.class_subset import ClassSubset
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import fingerprint
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
@@ -20,7 +21,6 @@ from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
 from erasure.progress import shown_progress
 from erasure.rounding import require_precision
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint

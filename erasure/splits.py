@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, RawImages, Source
 
 
 def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:

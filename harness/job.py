@@ -21,9 +21,9 @@ from conf.identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target import Target, config_of, require_listed
 from erasure.code_identity import code_identity
+from erasure.dataset import Source
 from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
-from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
 from harness.device_and_precision import pick_device

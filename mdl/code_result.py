@@ -8,9 +8,9 @@ from statistics import mean
 import numpy as np
 from torch import Tensor
 
+from erasure.dataset import LabelledImages
 from erasure.datasets.class_subset import positions
 from erasure.image_cache import whole_images
-from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.example_bits import CodedBits
 from harness.job import Job

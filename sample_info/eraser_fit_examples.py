@@ -14,8 +14,8 @@ from torch import Tensor
 
 from conf.target import Target
 from erasure import IdentityEraser
+from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser
-from erasure.source import LabelledImages
 from harness.job import Job, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]

@@ -7,8 +7,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from erasure.dataset import RawImages, Source
 from erasure.datasets.class_subset import ClassSubset
-from erasure.source import RawImages, Source
 
 
 @dataclass(frozen=True)

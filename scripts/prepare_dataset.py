@@ -12,9 +12,9 @@ from conf.command_process import exit_code
 from conf.compose import composed
 from conf.groups import choices
 from conf.target import Target
+from erasure.dataset import MissingDataError, RawImages, Source
 from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
-from erasure.source import MissingDataError, RawImages, Source
 from erasure.splits import splits
 from erasure.store.cache import Cache
 from scripts.cache import size

@@ -20,11 +20,11 @@ from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
 from conf.sweep_directory import Sweep, SweepJob
+from erasure.dataset import Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.hf import HuggingFace
 from erasure.datasets.image_folder import ImageFolder
-from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.checked_files import digest, fingerprint, save_tensors
 from harness.result import read_result

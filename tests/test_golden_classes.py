@@ -15,10 +15,10 @@ from torch import Tensor
 from conf.compose import composed
 from conf.groups import choices, keys
 from conf.target import Target
+from erasure.dataset import Source
 from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
-from erasure.source import Source
 from mdl.settings import MdlConfig
 from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages
 
 
 class DeviceImages:

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from erasure.dataset import LabelledImages
 from erasure.matched_samples import counterpart
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from erasure.store.checked_files import digest, fingerprint
 from harness.job import Job

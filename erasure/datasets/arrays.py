@@ -13,8 +13,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.device_memory import free_bytes
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.checked_files import file_checksum
 
 _SUFFIXES = (".npz", ".safetensors")

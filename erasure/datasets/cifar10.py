@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from erasure.dataset import LabelledImages, Published, RawImages
 from erasure.optional_packages import needs
-from erasure.published_datasets import Published
-from erasure.source import LabelledImages, RawImages
 
 with needs("torchvision"):
     from torchvision.datasets import CIFAR10

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.splits import splits
 
 

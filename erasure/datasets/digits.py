@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch
 
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.optional_packages import needs
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.checked_files import digest
 
 _CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, as every release so far embeds them

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from erasure.dataset import LabelledImages, MissingDataError, RawImages, Source
 from erasure.datasets import hub
 from erasure.fetching import fetching
 from erasure.optional_packages import needs
-from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.checked_files import fingerprint
 
 with needs("hub"):

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 
 from erasure import image_decoding
-from erasure.source import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.store.checked_files import file_checksum
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}

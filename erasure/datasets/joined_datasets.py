@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.optional_packages import needs
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.splits import stratified_split
 from erasure.store.checked_files import fingerprint
 

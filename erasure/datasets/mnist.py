@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from erasure.dataset import LabelledImages, Published, RawImages
 from erasure.optional_packages import needs
-from erasure.published_datasets import Published
-from erasure.source import LabelledImages, RawImages
 
 with needs("torchvision"):
     from torchvision.datasets import MNIST

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.store.checked_files import fingerprint
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from erasure.dataset import RawImages
 from erasure.datasets.hf import HuggingFaceTable
-from erasure.source import RawImages
 from erasure.store.checked_files import file_checksum, fingerprint
 
 log = logging.getLogger(__name__)

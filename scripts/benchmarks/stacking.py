@@ -12,7 +12,7 @@ import torch
 
 from conf.compose import composed
 from conf.target import Target
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier

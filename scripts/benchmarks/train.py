@@ -15,8 +15,8 @@ import torch
 
 from conf.compose import composed
 from conf.target import Target
+from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages
 from erasure.splits import splits
 from mdl.settings import MdlConfig
 from models.classifier import Classifier

@@ -25,10 +25,10 @@ from torch import Tensor
 from conf.command_process import exit_code
 from conf.target import Target
 from erasure.covariance_factor import CovarianceFactor
+from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser
 from erasure.image_cache import raw_images
 from erasure.pipeline import ErasedDataset
-from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from harness.results.table import Table

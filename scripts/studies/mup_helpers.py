@@ -12,8 +12,8 @@ from torch import Tensor
 
 from conf.groups import keys
 from conf.target import Target
+from erasure.dataset import LabelledImages
 from erasure.progress import Display
-from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.mup import Parametrization
 from scripts import command_line

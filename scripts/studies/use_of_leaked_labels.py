@@ -19,8 +19,8 @@ from torch import Tensor
 
 from conf.command_process import exit_code
 from conf.compose import composed
+from erasure.dataset import LabelledImages
 from erasure.progress import Display
-from erasure.source import LabelledImages
 from erasure.store.checked_files import load_tensors
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread

@@ -10,8 +10,8 @@ import pytest
 from conf.compose import composed
 from conf.error_messages import explain
 from conf.target import Target
+from erasure.dataset import MissingDataError, Source
 from erasure.datasets.digits import Digits
-from erasure.source import MissingDataError, Source
 from mdl.__main__ import COMMAND as MDL
 from tests.erasure.made_up_datasets import FIRST_FILE, WRITERS, write
 from train.__main__ import COMMAND as TRAIN

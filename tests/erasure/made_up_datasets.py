@@ -12,10 +12,10 @@ import pytest
 import torchvision.datasets as published
 from scipy.io import savemat
 
+from erasure.dataset import Published
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
-from erasure.published_datasets import Published
 
 OPTIONS = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
 CIFAR_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

@@ -26,11 +26,11 @@ from erasure import (
     SplinceEraser,
     TruncatedQleaceEraser,
 )  # fmt: skip
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.erasers import gradient_orders
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
 from erasure.polar import polar_factor
-from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.cache import Cache
 from erasure.transport import barycenter, bures_distance, transport_map
 from tests.fake_device import DEVICE, Device

@@ -22,10 +22,10 @@ from erasure import (
     pipeline,
 )
 from erasure.certificate import BrokenGuaranteeError
+from erasure.dataset import LabelledImages, RawImages
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
-from erasure.source import LabelledImages, RawImages
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from tests.conftest import gaps

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from erasure.dataset import LabelledImages, RawImages
 from erasure.datasets.class_subset import positions
 from erasure.datasets.digits import Digits
-from erasure.source import LabelledImages, RawImages
 from erasure.splits import splits, stratified_split
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import COMMAND as MDL
 from mdl.replay_code import ReplayCode, ReplayLabels, batch_ends, stream_positions

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from erasure.dataset import LabelledImages, RawImages
 from erasure.datasets.class_subset import ClassSubset
-from erasure.source import LabelledImages, RawImages
 from sample_info.subgroups import Subgroups, capped, subgroups_of
 
 PARITY = Subgroups(("even", "odd"), torch.tensor([0, 1, 0, 1, 0, 1]))

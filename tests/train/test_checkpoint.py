@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from erasure.store.lease import LeaseLostError
 from harness.run_directory import LOCK, Run
 from models.mlp import MLP

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from train.data import DeviceImages
 
 

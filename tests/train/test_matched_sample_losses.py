@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from erasure.dataset import LabelledImages
 from erasure.matched_samples import counterpart
-from erasure.source import LabelledImages
 from erasure.store.checked_files import load_tensors, read_json
 from harness.result import TrainResult, read_result
 from harness.results import load

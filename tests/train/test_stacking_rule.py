@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from mdl.__main__ import COMMAND as MDL
 from models.lenet import LeNet
 from models.mlp import MLP

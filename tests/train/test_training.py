@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier

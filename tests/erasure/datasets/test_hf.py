@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+from erasure.dataset import RawImages
 from erasure.datasets.hf import HuggingFace
-from erasure.source import RawImages
 from tests.erasure.datasets.test_image_folder import write_images
 
 NAMES = ["airplane", "truck", "bird"]

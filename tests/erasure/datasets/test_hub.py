@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 
+from erasure.dataset import MissingDataError
 from erasure.datasets import hub
 from erasure.fetching import FetchError
-from erasure.source import MissingDataError
 from tests.erasure.datasets.test_hf import source, write_cifarnet
 
 

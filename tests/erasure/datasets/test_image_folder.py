@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from erasure.dataset import RawImages
 from erasure.datasets.image_folder import ImageFolder
 from erasure.image_cache import raw_images
-from erasure.source import RawImages
 from erasure.store.cache import Cache
 from tests.erasure.test_image_decoding import transparent
 

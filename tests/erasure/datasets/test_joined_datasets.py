@@ -13,6 +13,7 @@ from torch import Tensor
 from conf.check import ConfigError
 from conf.compose import composed
 from conf.target import Target, check_target
+from erasure.dataset import MissingDataError, Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
@@ -21,7 +22,6 @@ from erasure.datasets.joined_datasets import JoinedDatasets
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
-from erasure.source import MissingDataError, Source
 from erasure.splits import splits
 from erasure.store.cache import Cache
 from mdl.__main__ import COMMAND as MDL
@@ -174,7 +174,7 @@ def test_sections_of_a_configuration_are_built() -> None:
     ("part", "said"),
     [
         ({"name": "a"}, r"dataset\.parts\.a\._target_ is missing: every dataset names itself"),
-        ({"name": "a", "_target_": "erasure.Eraser"}, "must be a subclass of erasure.source.Source"),
+        ({"name": "a", "_target_": "erasure.Eraser"}, "must be a subclass of erasure.dataset.Source"),
         (DIGITS | {"test_fraction": "much"}, r"dataset\.parts\.a\.test_fraction=much: "),
         (DIGITS | {"rot": 1}, r"unknown key dataset\.parts\.a\.rot"),
         (5, r"dataset\.parts\[a\]=5: input should be a valid dictionary"),

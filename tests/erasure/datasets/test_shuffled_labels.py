@@ -8,12 +8,12 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.target import Target
+from erasure.dataset import LabelledImages, Source
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.shuffled_labels import ShuffledLabels
 from erasure.moments import ClassMoments
-from erasure.source import LabelledImages, Source
 from tests.erasure.made_up_datasets import OPTIONS, write_cifar10
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from erasure import ClassMoments, GradientEraser, QleaceEraser, on_progress
 from erasure.certificate import Certificate, certify
+from erasure.dataset import LabelledImages
 from erasure.datasets.digits import Digits
-from erasure.source import LabelledImages
 from erasure.splits import splits
 from erasure.transport import barycenter
 

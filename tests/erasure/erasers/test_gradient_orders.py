@@ -10,11 +10,11 @@ from torch import Tensor
 
 from erasure import ClassMoments, GradientOrdersEraser, QleaceEraser
 from erasure.certificate import BrokenGuaranteeError
+from erasure.dataset import Source
 from erasure.erasers.gradient_orders import _Loss
 from erasure.hermite import hermite_kernels
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
-from erasure.source import Source
 from erasure.splits import splits
 from erasure.store.cache import Cache
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from erasure.source import LabelledImages
+from erasure.dataset import LabelledImages
 from erasure.store.checked_files import read_json
 from scripts.studies import use_of_leaked_labels
 from scripts.studies.use_of_leaked_labels import answer_rates, main
