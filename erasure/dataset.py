@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from erasure.code_identity import code_identity
-from erasure.fetching import fetching
+from erasure.fetch_errors import fetching
 from erasure.store.checked_files import fingerprint
 
 

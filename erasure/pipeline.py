@@ -20,7 +20,7 @@ from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
 from erasure.progress import shown_progress
-from erasure.rounding import require_precision
+from erasure.require_precision import require_precision
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from erasure.dataset import LabelledImages, MissingDataError, RawImages, Source
-from erasure.datasets import hub
-from erasure.fetching import fetching
+from erasure.datasets import hub_download
+from erasure.fetch_errors import fetching
 from erasure.optional_packages import needs
 from erasure.store.checked_files import fingerprint
 
@@ -47,7 +47,7 @@ class HuggingFaceTable(Source):
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
 
     def load(self) -> RawImages:
-        if (damage := hub.damage(self._location())) is not None:
+        if (damage := hub_download.damage(self._location())) is not None:
             raise MissingDataError(damage, self)
         inputs, labels, names = self._read(self.train_split)
         names = names or _class_names(labels, f"label_column={self.label_column}")
@@ -63,13 +63,13 @@ class HuggingFaceTable(Source):
 
     def content(self) -> str:
         """Return a digest of the names and checksums of all files, independent of their folder."""
-        return fingerprint({"files": hub.checksums(self._location()), "decoded": image_decoding.VERSION})
+        return fingerprint({"files": hub_download.checksums(self._location()), "decoded": image_decoding.VERSION})
 
     def fetch(self) -> None:
         if self._is_local:
             return
         with fetching(f"{self.path} of the Hugging Face hub", self._fetched.parent):
-            hub.fetch_repository(self.path, self.revision, self._fetched)
+            hub_download.fetch_repository(self.path, self.revision, self._fetched)
 
     def _named(self, split: str) -> str:
         return f"split {split} of {self.path}"

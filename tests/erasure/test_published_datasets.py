@@ -17,7 +17,7 @@ from torchvision.datasets.utils import download_url
 
 from erasure.dataset import MissingDataError
 from erasure.datasets.cifar10 import Cifar10
-from erasure.fetching import FetchError
+from erasure.fetch_errors import FetchError
 from erasure.splits import splits
 from erasure.store.atomic_files import DiskFullError
 from tests.erasure.made_up_datasets import (

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path, PurePosixPath
 
-from erasure.fetching import FetchError
+from erasure.fetch_errors import FetchError
 from erasure.optional_packages import needs
 from erasure.store.atomic_files import remove, write_text
 from erasure.store.checked_files import file_checksum

@@ -8,8 +8,8 @@ import huggingface_hub
 import pytest
 
 from erasure.dataset import MissingDataError
-from erasure.datasets import hub
-from erasure.fetching import FetchError
+from erasure.datasets import hub_download
+from erasure.fetch_errors import FetchError
 from tests.erasure.datasets.test_hf import source, write_cifarnet
 
 
@@ -25,15 +25,15 @@ class Hub:
         assert files_metadata
         files = [
             SimpleNamespace(rfilename=name, lfs=SimpleNamespace(sha256=digest) if name.endswith("parquet") else None)
-            for name, digest in hub.checksums(self.folder).items()
+            for name, digest in hub_download.checksums(self.folder).items()
         ]
         return SimpleNamespace(sha="c0ffee", siblings=files)
 
     def snapshot_download(self, repository: str, *, repo_type: str, revision: str, local_dir: Path) -> None:
         assert (repository, repo_type, revision) == ("EleutherAI/cifarnet", "dataset", "c0ffee")
         (local_dir / ".cache" / "huggingface").mkdir(parents=True, exist_ok=True)
-        for name, digest in hub.checksums(self.folder).items():
-            if (local_dir / name).exists() and hub.checksums(local_dir / name)[Path(name).name] == digest:
+        for name, digest in hub_download.checksums(self.folder).items():
+            if (local_dir / name).exists() and hub_download.checksums(local_dir / name)[Path(name).name] == digest:
                 continue
             (local_dir / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self.folder / name, local_dir / name)

@@ -1,4 +1,4 @@
-"""A check that the numbers of a dataset survive rounding to a dtype."""
+"""A check that a dtype is precise enough for a dataset: its numbers survive rounding to it."""
 
 import torch
 from torch import Tensor
