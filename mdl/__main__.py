@@ -23,7 +23,7 @@ def execution(config: "MdlConfig") -> Executable:
     """
     from harness.job import Execution, Functions
     from models.kernel import KernelModel
-    from train.job import training_job
+    from train.training_job import training_job
 
     job, settings = training_job("mdl", config), config.mdl
     is_kernel = issubclass(job.model, KernelModel)

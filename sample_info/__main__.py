@@ -36,7 +36,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     from sample_info.data_summarization import summary_model
     from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
-    from train.job import require_network
+    from train.training_job import require_network
 
     settings = config.sample_info
     require_known(settings.references.methods)

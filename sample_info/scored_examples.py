@@ -20,7 +20,7 @@ from erasure.store.cache import Cache
 from harness.job import Job, erased, network
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
-from sample_info.eraser_fit_examples import EraserFit, Refitting, resolved
+from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting, resolved
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, capped, subgroups_of
 from sample_info.trained_weights import TrainedWeights

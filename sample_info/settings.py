@@ -11,7 +11,7 @@ from conf.check import AtLeast1, Fraction, Positive
 from conf.identity import later, unhashed
 from conf.schema import Config
 from models.tangent.projection import Kind
-from sample_info.eraser_fit_examples import EraserFit
+from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]

@@ -17,8 +17,8 @@ WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged wh
 def execution(config: "TrainConfig") -> Executable:
     """Return the execution of a configuration."""
     from harness.job import Execution, Functions
-    from train.job import require_network, training_job
     from train.prepared_training import load
+    from train.training_job import require_network, training_job
 
     job = require_network(training_job("train", config))
     if config.train.protocol != "standard":

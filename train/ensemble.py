@@ -11,7 +11,7 @@ from torch import Tensor
 from models.classifier import Classifier
 from train.calibration import Nats, cross_entropy, temperatures
 from train.data import DeviceImages
-from train.out_of_memory import advice
+from train.out_of_memory_advice import advice
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]
 _BIT_NATS = math.log(2)

@@ -26,7 +26,7 @@ from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder
 from train.malloc import keep_freed_memory
 from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
-from train.out_of_memory import advice
+from train.out_of_memory_advice import advice
 from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings

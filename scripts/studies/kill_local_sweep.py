@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.command_line import argument_parser
-from scripts.studies.kill_helpers import KilledTasks
+from scripts.studies.killed_tasks import KilledTasks
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
 _ALL = (

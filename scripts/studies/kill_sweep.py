@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from scripts.command_line import argument_parser
-from scripts.studies.kill_helpers import KilledTasks
+from scripts.studies.killed_tasks import KilledTasks
 
 # with everything imported, they fork a task fast
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -30,10 +30,10 @@ from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
-from train.job import training_job
 from train.prepared_training import PreparedTraining, load
 from train.saved_weights import WEIGHTS
 from train.settings import TrainConfig
+from train.training_job import training_job
 
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.run_directory import LOCK
-from scripts.studies.kill_helpers import LEFT
+from scripts.studies.killed_tasks import LEFT
 from tests.cluster.slurm import (
     ArraySweep,
     checkpointed,

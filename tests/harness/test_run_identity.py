@@ -15,7 +15,7 @@ from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
 from tests.made_up_runs import made_up
-from train.job import training_job
+from train.training_job import training_job
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
 MODEL = """

@@ -19,7 +19,7 @@ from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.out_of_memory import MemoryExhaustedError
+from train.out_of_memory_advice import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.training import Fit, NonFiniteLossError, Training, TrainingSets, fit

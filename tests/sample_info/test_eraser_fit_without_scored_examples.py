@@ -18,7 +18,7 @@ from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND, job_of
-from sample_info.eraser_fit_examples import resolved
+from sample_info.eraser_fit_without_scored_examples import resolved
 from sample_info.report.tables import accuracy_of, tables_of
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig

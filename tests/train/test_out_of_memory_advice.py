@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from train.out_of_memory import MemoryExhaustedError, advice
+from train.out_of_memory_advice import MemoryExhaustedError, advice
 
 
 def test_out_of_memory_says_what_to_lower() -> None:

@@ -1,4 +1,4 @@
-"""Examples that an eraser is fitted on: an eraser fitted on an example leaks it when training leaves it out.
+"""An eraser fitted without the examples that are scored: one fitted on an example leaks it when training leaves it out.
 
 QLEACE makes the class moments of its fitting data exactly equal. Without one example, the moments of its class are
 shifted away from it, and a network trained on the rest assigns it to another class.
