@@ -5,7 +5,6 @@ generating function (Mehler 1866): Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x�
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +15,12 @@ _TILE = 512  # examples, or rows and columns of a kernel, at once: intermediate 
 def hermite_kernels(x: Tensor, y: Tensor, orders: int) -> Iterator[Tensor]:
     """⟨He_p(x), He_p(y)⟩ / p! of x [n, r] and y [m, r], for p = 1, ..., `orders`, each [n, m]."""
     return _recurrence(x @ y.T, x.square().sum(1)[:, None] + y.square().sum(1), x.shape[1], orders)
+
+
+def hermite_squares(x: Tensor, orders: int) -> Iterator[Tensor]:
+    """‖He_p(x)‖² / p! of each row of x [n, r], for p = 1, ..., `orders`, each [n]."""
+    squares = x.square().sum(1)
+    return _recurrence(squares, 2 * squares, x.shape[1], orders)
 
 
 def _recurrence(products: Tensor, squares: Tensor, r: int, orders: int) -> Iterator[Tensor]:
@@ -30,46 +35,6 @@ def _recurrence(products: Tensor, squares: Tensor, r: int, orders: int) -> Itera
         following = (k1 + k3).mul_(products).addcmul_(r + 2 * (p - 2) - squares, k2).sub_(k4, alpha=r + p - 4).div_(p)
         k1, k2, k3, k4 = following, k1, k2, k3
         yield following
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums of one order's kernel k(a, b) over pairs a ≠ b, and its diagonal.
-
-    Attributes:
-        rows: [n, k], of each example with those of each class.
-        diagonal: [n], k(a, a).
-        squares: sum of k(a, b)².
-        shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
-    """
-
-    rows: Tensor
-    diagonal: Tensor
-    squares: Tensor
-    shuffled: Tensor
-
-
-def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[Sums]:
-    """Sum every order's kernel in tiles of the upper triangle, without an n x n matrix."""
-    n, k = len(x), int(z.max()) + 1
-    hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
-    rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)
-    for i in range(0, n, _TILE):
-        for j in range(i, n, _TILE):
-            a, b = slice(i, i + _TILE), slice(j, j + _TILE)
-            for p, kernel in enumerate(hermite_kernels(x[a], x[b], orders)):
-                if i == j:
-                    kernel.fill_diagonal_(0)
-                else:
-                    rows[p, b] += kernel.T @ hot[a, :k]
-                reached = kernel @ hot[b]
-                rows[p, a] += reached[:, :k]
-                times = 1 if i == j else 2
-                within[p] += (reached * hot[a]).sum(0) * times
-                squares[p] += kernel.norm().square() * times
-    lengths = x.square().sum(1)
-    diagonal = list(_recurrence(lengths, 2 * lengths, x.shape[1], orders))
-    return [Sums(rows[p], diagonal[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
 
 
 def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:

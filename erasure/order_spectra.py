@@ -12,10 +12,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from erasure.hermite import Sums, sums_of
+from erasure.hermite import hermite_kernels, hermite_squares
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
 _ROUNDS = 12
+_TILE = 512  # rows and columns of a kernel at once: intermediate results fit a core's cache
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,51 @@ def order_spectrum(
     return spectra
 
 
+@dataclass(frozen=True)
+class KernelSums:
+    """Sums of one order's kernel k(a, b) over pairs a ≠ b, and its diagonal.
+
+    Attributes:
+        rows: [n, k], of each example with those of each class.
+        diagonal: [n], k(a, a).
+        squares: sum of k(a, b)².
+        shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
+    """
+
+    rows: Tensor
+    diagonal: Tensor
+    squares: Tensor
+    shuffled: Tensor
+
+
+def kernel_sums(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[KernelSums]:
+    """Sum every order's kernel in tiles of the upper triangle, without an n x n matrix."""
+    n, k = len(x), int(z.max()) + 1
+    hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
+    rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)
+    for i in range(0, n, _TILE):
+        for j in range(i, n, _TILE):
+            a, b = slice(i, i + _TILE), slice(j, j + _TILE)
+            for p, kernel in enumerate(hermite_kernels(x[a], x[b], orders)):
+                if i == j:
+                    kernel.fill_diagonal_(0)
+                else:
+                    rows[p, b] += kernel.T @ hot[a, :k]
+                reached = kernel @ hot[b]
+                rows[p, a] += reached[:, :k]
+                times = 1 if i == j else 2
+                within[p] += (reached * hot[a]).sum(0) * times
+                squares[p] += kernel.norm().square() * times
+    diagonal = list(hermite_squares(x, orders))
+    return [KernelSums(rows[p], diagonal[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
+
+
 def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, variance: float) -> OrderSpectrum:
-    lines = [_line(sums, z, z.bincount().double()) for sums in sums_of(x, z, shuffled, orders)]
+    lines = [_line(sums, z, z.bincount().double()) for sums in kernel_sums(x, z, shuffled, orders)]
     return OrderSpectrum(x.shape[1], variance, len(x), *(torch.stack(column) for column in zip(*lines, strict=True)))
 
 
-def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     """Return one order's share, error, z-score, p-value, gap, classes and examples."""
     rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
@@ -189,7 +229,7 @@ def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     return share, error, z_score, p_value, gap, by_class, by_example
 
 
-def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
+def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:
     """Return the standard deviation of a share's numerator over all permutations of the labels (Mantel 1967).
 
     Up to a constant the numerator is Σ_ab k(a, b) c(a, b) over pairs a ≠ b, where c is `weights` for pairs of one

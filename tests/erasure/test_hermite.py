@@ -8,7 +8,7 @@ import torch
 from numpy.polynomial.hermite_e import HermiteE
 from torch import Tensor
 
-from erasure.hermite import hermite_kernels, kernel_sum, sums_of, third_mean, third_slope
+from erasure.hermite import hermite_kernels, kernel_sum, third_mean, third_slope
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -70,19 +70,3 @@ def test_tiles_do_not_show() -> None:
     parts = [[kernel_sum(a, b, [0.0, 0.0, 1.0]) for b in y.split(300)] for a in x.split(350)]
     torch.testing.assert_close(value, torch.stack([v for row in parts for v, _ in row]).sum())
     torch.testing.assert_close(slope, torch.cat([row[0][1] + row[1][1] for row in parts]))
-
-
-def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erasure.hermite._TILE", 8)
-    x, z = normal(29, 3), torch.arange(29) % 3
-    shuffled = [z.flip(0), z.roll(5)]
-    for sums, kernel in zip(sums_of(x, z, shuffled, 4), hermite_kernels(x, x, 4), strict=True):
-        kernel = kernel.clone()
-        torch.testing.assert_close(sums.diagonal, kernel.diagonal(), rtol=1e-10, atol=1e-10)
-        kernel.fill_diagonal_(0)
-        hot = torch.nn.functional.one_hot(z).double()
-        torch.testing.assert_close(sums.rows, kernel @ hot, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(sums.squares, kernel.square().sum(), rtol=1e-10, atol=1e-10)
-        for class_sums, labels in zip(sums.shuffled, shuffled, strict=True):
-            expected = torch.stack([kernel[labels == j][:, labels == j].sum() for j in range(3)])
-            torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)

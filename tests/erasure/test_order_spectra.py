@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from erasure import LeaceEraser, QleaceEraser
-from erasure.order_spectra import OrderSpectrum, Whitening, order_spectrum
+from erasure.hermite import hermite_kernels
+from erasure.order_spectra import OrderSpectrum, Whitening, kernel_sums, order_spectrum
 from tests.erasure.test_hermite import hermite_tensor, normal
 
 
@@ -117,7 +118,7 @@ def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPat
     expected = spectrum(x, z, permutations=2).shares
     rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
     shuffle = torch.randperm(300, generator=torch.Generator().manual_seed(4))
-    monkeypatch.setattr("erasure.hermite._TILE", 37)
+    monkeypatch.setattr("erasure.order_spectra._TILE", 37)
     for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
         assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
 
@@ -208,3 +209,19 @@ def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() ->
     assert (result.directions, len(result.shares)) == (1, 1)
     (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3], permutations=0)
     assert wider.directions == 3
+
+
+def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erasure.order_spectra._TILE", 8)
+    x, z = normal(29, 3), torch.arange(29) % 3
+    shuffled = [z.flip(0), z.roll(5)]
+    for sums, kernel in zip(kernel_sums(x, z, shuffled, 4), hermite_kernels(x, x, 4), strict=True):
+        kernel = kernel.clone()
+        torch.testing.assert_close(sums.diagonal, kernel.diagonal(), rtol=1e-10, atol=1e-10)
+        kernel.fill_diagonal_(0)
+        hot = torch.nn.functional.one_hot(z).double()
+        torch.testing.assert_close(sums.rows, kernel @ hot, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(sums.squares, kernel.square().sum(), rtol=1e-10, atol=1e-10)
+        for class_sums, labels in zip(sums.shuffled, shuffled, strict=True):
+            expected = torch.stack([kernel[labels == j][:, labels == j].sum() for j in range(3)])
+            torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)
