@@ -1,18 +1,17 @@
-"""Losses by number of training images, of exact and truncated QLEACE and of the published recipe, and by epochs.
+"""Losses by number of training images, of exact and truncated QLEACE and of the published recipe.
 
     python -m scripts.studies.loss_by_training_size docs/study docs/study_published
 
-Prints three tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for
+Prints two tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for
 every number and size of images for which both maps of QLEACE were run; the second of the published one
 (train=published), each setting that was run. Both have also what unfinished runs have trained; the second has the
-lowest validation loss of unfinished trainings in parentheses. The third says what Table 16 would be if every training
-had ended after so many epochs, by the lowest validation loss up to then; or by the defaults of the paper's code.
+lowest validation loss of unfinished trainings in parentheses.
 """
 
 import argparse
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -20,18 +19,16 @@ import pandas as pd
 from conf import Options
 from conf.command_process import exit_code
 from erasure.store.checked_files import read_json
-from harness.result import MdlResult, TrainedResult, parsed, read_result
-from harness.result_fields import Point, published_units
+from harness.result import MdlResult, TrainedResult, parsed
+from harness.result_fields import Point
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
-from harness.run_directory import CURVES, RESULT
+from harness.run_directory import CURVES
 from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
-from scripts.studies.table16 import ENTRIES, ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in
+from scripts.studies.table16 import ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in
 
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
-_EPOCHS = (5, 10, 15, 19, 25, 30, 40, 50)
-_PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
 
 
 def points(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
@@ -88,47 +85,11 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
         yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + " |"
 
 
-def _lowest_by_patience(losses: Iterable[float]) -> float:
-    """Return the lowest loss before the first `_PATIENCE` epochs in a row without improvement."""
-    best, failures = float("inf"), 0
-    for loss in losses:
-        failures = 0 if loss < best else failures + 1
-        best = min(best, loss)
-        if failures == _PATIENCE:
-            break
-    return best
-
-
-def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the third table in Markdown: Table 16's unit by lowest validation losses, float32, at most 50 epochs."""
-    rows: dict[Cell, list[list[float]]] = defaultdict(list)
-    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
-        result = read_result(path.parent / RESULT) if (path.parent / RESULT).exists() else None
-        if not isinstance(result, MdlResult) or recipe_of(result.config) != "published, float32, 50 epochs":
-            continue
-        for _, curve in pd.read_csv(path).groupby("seed"):
-            lowest = [curve[curve.epoch <= epochs].groupby("n").validation_loss_bits.min() for epochs in _EPOCHS]
-            lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
-            sizes = [*lowest[0].index, result.train_size]
-            rows[cell_of(result.config)].append([published_units(sizes, list(losses)) for losses in lowest])
-    yield (
-        "| Table 16's unit, by validation losses after epochs | "
-        + " | ".join(map(str, _EPOCHS))
-        + f" | 50, patience {_PATIENCE} | the paper |"
-    )
-    yield "| --- " * (len(_EPOCHS) + 3) + "|"
-    for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
-        shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
-        mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated")]
-        name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
-        yield f"| {name} | " + " | ".join(shown) + f" | {mean:.2f} ± {deviation:.2f} |"
-
-
 def show(options: argparse.Namespace) -> int:
     results = list(results_in(options.runs))
     if not results:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run on images of CIFAR-10")
-    tables = qleace_lines(results, options.runs), size_lines(results, options.runs), epoch_lines(options.runs)
+    tables = qleace_lines(results, options.runs), size_lines(results, options.runs)
     print("\n\n".join("\n".join(lines) for lines in tables))
     return 0
 

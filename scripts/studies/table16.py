@@ -2,9 +2,11 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints two tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
+Prints three tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
 32 × 32, and draws what each eraser adds to the control: in the paper, in our recipe (train=paper) and in the published
-one (train=published). The second table has the other settings of the published recipe that were run.
+one (train=published). The second table has the other settings of the published recipe that were run. The
+third says what Table 16 would be if every training had ended after so many epochs, by the lowest validation loss up to
+then; or by the defaults of the paper's code.
 """
 
 import argparse
@@ -14,18 +16,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from conf import Options
 from conf.command_process import exit_code
 from harness.figure_style import eraser_colours, figure_at
 from harness.result import MdlResult, TrainedResult, read_result
+from harness.result_fields import published_units
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
+from harness.run_directory import CURVES, RESULT
 from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
 PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
+_ENDS = (5, 10, 15, 19, 25, 30, 40, 50)  # epochs after which trainings could have ended
+_PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
 _COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           "published, float32, 50 epochs")  # fmt: skip
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
@@ -138,6 +146,42 @@ def other_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
         yield _row(f"{display_name(model)}, {recipe.removeprefix('published, ')}", row)
 
 
+def _lowest_by_patience(losses: Iterable[float]) -> float:
+    """Return the lowest loss before the first `_PATIENCE` epochs in a row without improvement."""
+    best, failures = float("inf"), 0
+    for loss in losses:
+        failures = 0 if loss < best else failures + 1
+        best = min(best, loss)
+        if failures == _PATIENCE:
+            break
+    return best
+
+
+def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the third table in Markdown: Table 16's unit by lowest validation losses, float32, at most 50 epochs."""
+    rows: dict[Cell, list[list[float]]] = defaultdict(list)
+    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
+        result = read_result(path.parent / RESULT) if (path.parent / RESULT).exists() else None
+        if not isinstance(result, MdlResult) or recipe_of(result.config) != "published, float32, 50 epochs":
+            continue
+        for _, curve in pd.read_csv(path).groupby("seed"):
+            lowest = [curve[curve.epoch <= epochs].groupby("n").validation_loss_bits.min() for epochs in _ENDS]
+            lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
+            sizes = [*lowest[0].index, result.train_size]
+            rows[cell_of(result.config)].append([published_units(sizes, list(losses)) for losses in lowest])
+    yield (
+        "| Table 16's unit, by validation losses after epochs | "
+        + " | ".join(map(str, _ENDS))
+        + f" | 50, patience {_PATIENCE} | the paper |"
+    )
+    yield "| --- " * (len(_ENDS) + 3) + "|"
+    for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
+        shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
+        mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated")]
+        name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
+        yield f"| {name} | " + " | ".join(shown) + f" | {mean:.2f} ± {deviation:.2f} |"
+
+
 def _header(first: str) -> Iterator[str]:
     yield _row(first, {eraser: display_name(eraser) for eraser in ERASERS})
     yield "| --- " * (len(ERASERS) + 1) + "|"
@@ -182,7 +226,9 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results_in(options.runs))
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    print("\n\n".join("\n".join(lines) for lines in (table_lines(cells), other_lines(cells))))
+    print(
+        "\n\n".join("\n".join(lines) for lines in (table_lines(cells), other_lines(cells), epoch_lines(options.runs)))
+    )
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0
