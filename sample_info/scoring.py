@@ -17,10 +17,11 @@ from models.tangent.kernel import Kernels, exact_or
 from models.tangent.projection import Projection
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import Show, part_of, require_possible, try_summaries
-from sample_info.error_estimates import TRAINED_PATH, along_trained_path
+from sample_info.error_estimates import TRAINED_PATH
 from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
+from sample_info.linearized.trained_path import along_trained_path
 from sample_info.pairwise_files import keep_only, save_block
 from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.saved_scores import Scored, information_of, save_scores

@@ -1,0 +1,76 @@
+"""Leave-one-out changes by linearisation along the path of one training of the network on all examples.
+
+With its residuals r(t), and with Θ the mean of the kernels at its begin and end, to first order u = f - f_-i obeys
+u ← u - η/n Θ (u + e_i (r_i - u_i)). More kernels on the path gained nothing measurable (docs/sample_info.md).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from models.tangent.kernel import Kernels
+from sample_info.leave_one_out_effects import Changes, Effects
+from sample_info.linearized.descent import LinearizedDescent
+from sample_info.linearized.network import LinearizedNetwork
+from sample_info.training_problem import TrainingProblem
+
+_AT_ONCE = 64  # systems per block: their state stays in CPU caches
+
+
+def along_trained_path(
+    network: LinearizedNetwork,
+    kernels_of: Callable[[TrainingProblem], Kernels],
+    progress: Callable[[float], None] = lambda _: None,
+) -> Changes:
+    """Return leave-one-out changes; `kernels_of` computes the kernels at the trained weights.
+
+    Raises:
+        ValueError: the training of the network diverges.
+    """
+    problem, k = network.problem, network.problem.y.shape[1]
+    weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))
+    begin, end = network.kernels, kernels_of(replace(problem, weights=weights))
+    kernel, held_out = (begin.train + end.train) / 2, (begin.held_out + end.held_out) / 2
+    columns = differences_along(kernel, residuals, problem.descent, lambda done: progress(0.5 + 0.5 * done))
+    return Effects.along(columns, kernel, held_out, k).changes
+
+
+def differences_along(
+    kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], None] = lambda _: None
+) -> Tensor:
+    """Compute coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
+
+    In the kernel's eigenbasis a step is diagonal except for the outputs of example i: O((n k)²) for all n. The kernel
+    Θ is [n k, n k] float64; residuals are f - y before every step of the training on all examples, [t, n, k].
+    """
+    (_, n, k), left = residuals.shape, descent.effective_n(residuals.shape[1])
+    rate, decay = descent.learning_rate / left, descent.weight_decay
+    more = rate - descent.learning_rate / n  # additional weight of the others in a mean over n - 1
+    values, vectors = torch.linalg.eigh(kernel)
+    # the network did not diverge, even where its final kernel has larger eigenvalues
+    values = values.clamp(0, 2 / rate - decay)
+    rows, shared = vectors.view(n, k, -1), _shared(vectors, residuals, descent) if more else None
+    blocks = []
+    for block in torch.arange(n, device=kernel.device).split(_AT_ONCE):
+        components, a = rows[block], kernel.new_zeros(len(block), n * k)
+        outputs, retained = components * values, 1 - rate * (values + decay)
+        for t, residual in enumerate(residuals[:, block].to(kernel)):
+            push = residual[:, None] - torch.bmm(a[:, None], outputs.mT)  # (r - u) of the example itself, [b, 1, k]
+            a.mul_(retained)[:, None].baddbmm_(push, components, alpha=-rate)
+            if shared is not None:
+                a.add_(shared[t], alpha=more)
+        blocks.append(a)
+        progress(float(block[-1] + 1) / n)
+    return vectors @ torch.cat(blocks).T
+
+
+def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> Tensor:
+    """Return the gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
+    gradients = residuals.flatten(1).to(vectors) @ vectors
+    moved = torch.zeros_like(gradients[0])
+    for gradient in gradients:
+        gradient.add_(moved, alpha=descent.weight_decay)
+        moved.sub_(gradient, alpha=descent.learning_rate / residuals.shape[1])
+    return gradients
