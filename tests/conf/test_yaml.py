@@ -32,8 +32,8 @@ MANDATORY = {
     "arrays": ["dataset.path=/nowhere.npz"],
     "image_folder": ["dataset.root=/nowhere"],
     "hf": ["dataset.path=/nowhere"],
-    "pretrained_cnn": ["experiment.trained=/nowhere"],
-    "pretrained_resnet": ["experiment.trained=/nowhere"],
+    "sui_table1_pretrained_cnn": ["experiment.trained=/nowhere"],
+    "sui_table1_pretrained_resnet": ["experiment.trained=/nowhere"],
 }
 COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 
