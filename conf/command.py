@@ -32,7 +32,7 @@ from conf.help import help_text
 from conf.schema import plain, validate
 from conf.sweep_directory import Sweep
 from conf.sweep_process import process  # one mutable object
-from conf.target import READ_RESULT, config_of, imported
+from conf.target_class import READ_RESULT, config_of, imported
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Command:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        execution: configuration (`conf.target.config_of`) -> its execution.
+        execution: configuration (`conf.target_class.config_of`) -> its execution.
         headline: the result in one line.
         summarise: (finished results, directory for files) -> prints tables and paths.
     """

@@ -15,8 +15,8 @@ from pydantic import ConfigDict
 
 from conf import Options
 from conf.check import CLOSED, ConfigError, check
-from conf.identity import unhashed
-from conf.target import TARGETS, check_target
+from conf.run_identity import unhashed
+from conf.target_class import TARGETS, check_target
 
 VARIABLES = "experiment"  # section of variables that others refer to and experiments sweep over; not part of a run
 
@@ -46,7 +46,7 @@ class Config:
     """The configuration of a run: the fields that all commands share.
 
     Args:
-        dataset: name, class and options of the dataset (`conf.target.Target`).
+        dataset: name, class and options of the dataset (`conf.target_class.Target`).
         eraser: name, class and options of the eraser.
         model: name, class and options of the model.
         logger: options of W&B.

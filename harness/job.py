@@ -17,9 +17,9 @@ from torch import Tensor
 
 from conf import Options
 from conf.command_process import make_folder
-from conf.identity import command_of, identifying
+from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
-from conf.target import Target, config_of, require_listed
+from conf.target_class import Target, config_of, require_listed
 from erasure.code_identity import code_identity
 from erasure.dataset import Source
 from erasure.eraser import Eraser

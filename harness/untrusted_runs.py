@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.identity import command_of
-from conf.target import TARGETS
+from conf.run_identity import command_of
+from conf.target_class import TARGETS
 from erasure.store.regular_files import regular
 from harness.result import Result, result_of
 from harness.run_directory import CONFIG, RESULT, STATE

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from conf.target import Target
+from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conf.check import AtLeast1
-from conf.identity import later, only_with, unhashed
+from conf.run_identity import later, only_with, unhashed
 from train.settings import TrainingConfig
 
 _HELD_OUT_SHARE = 10  # of a prefix, a tenth

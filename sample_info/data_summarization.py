@@ -13,7 +13,7 @@ from torch import Tensor
 
 from conf import Options
 from conf.check import keyword_only
-from conf.target import Target, check_target
+from conf.target_class import Target, check_target
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.retraining import train_on_each

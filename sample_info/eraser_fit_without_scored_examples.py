@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from conf.target import Target
+from conf.target_class import Target
 from erasure import IdentityEraser
 from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from conf import Options
-from conf.target import Target
+from conf.target_class import Target
 from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
-from conf.identity import later, unhashed
+from conf.run_identity import later, unhashed
 from conf.schema import Config
 from models.tangent.projection import Kind
 from sample_info.eraser_fit_without_scored_examples import EraserFit

@@ -11,7 +11,7 @@ from rich.table import Table
 from conf.command_process import exit_code
 from conf.compose import composed
 from conf.groups import choices
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import MissingDataError, RawImages, Source
 from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console

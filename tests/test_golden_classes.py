@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.groups import choices, keys
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import Source
 from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from conf.target import CONFIGS, READ_RESULT, TARGETS, imported
+from conf.target_class import CONFIGS, READ_RESULT, TARGETS, imported
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -61,8 +61,10 @@ def test_a_package_imports_only_packages_of_the_layers_before_its_own() -> None:
 
 
 def test_what_is_imported_by_name_is_named_in_one_place() -> None:
-    by_name = {path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target.imported"}}
-    assert by_name == {"conf/target.py", "conf/command.py", "scripts/benchmarks/trak_and_ekfac.py"}
+    by_name = {
+        path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target_class.imported"}
+    }
+    assert by_name == {"conf/target_class.py", "conf/command.py", "scripts/benchmarks/trak_and_ekfac.py"}
     for name in (*TARGETS.values(), *CONFIGS.values(), READ_RESULT):
         assert callable(imported(name))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from conf.check import AtLeast1, ConfigError, Fraction, Positive
-from conf.identity import later, only_with, unhashed
+from conf.run_identity import later, only_with, unhashed
 from conf.schema import Config
 
 

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from conf import Options
-from conf.identity import identifying
+from conf.run_identity import identifying
 from harness.figure_style import ERASER_COLOURS, eraser_colours
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, Result, TrainedResult

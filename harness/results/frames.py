@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from conf.identity import identifying
+from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.learning_curve_measures import excess_bits

@@ -13,8 +13,8 @@ from omegaconf.errors import InterpolationKeyError
 from conf import Options
 from conf.check import keyword_only
 from conf.groups import choices, global_keys, preset
-from conf.identity import command_of, identifying
-from conf.target import config_of
+from conf.run_identity import command_of, identifying
+from conf.target_class import config_of
 
 
 def setting(config: Options) -> Options:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from conf.compose import composed
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from harness.results.table import Table
 from mdl.settings import MdlConfig

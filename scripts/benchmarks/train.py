@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from conf.compose import composed
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
 from erasure.splits import splits

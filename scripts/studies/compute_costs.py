@@ -26,9 +26,9 @@ from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.compose import jobs_of
 from conf.groups import look_in
-from conf.identity import identifying
+from conf.run_identity import identifying
 from conf.schema import plain, validate
-from conf.target import Target
+from conf.target_class import Target
 from harness.device_and_precision import pick_device
 from harness.result import MdlResult
 from harness.results.read import read_runs

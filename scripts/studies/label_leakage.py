@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from conf.command_process import exit_code
-from conf.target import Target
+from conf.target_class import Target
 from erasure.covariance_factor import CovarianceFactor
 from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from conf.groups import keys
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.progress import Display
 from models.classifier import Classifier

@@ -18,7 +18,7 @@ from conf.compose import composed, unchecked
 from conf.error_messages import explain
 from conf.groups import choices, user_folders
 from conf.schema import TARGETS, ConfigError, validate
-from conf.target import config_of, require_listed
+from conf.target_class import config_of, require_listed
 from harness.untrusted_runs import read_config
 from scripts.commands import command_named
 from scripts.sweep.status import SweepRun

@@ -9,7 +9,7 @@ import pytest
 
 from conf.compose import composed
 from conf.error_messages import explain
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import MissingDataError, Source
 from erasure.datasets.digits import Digits
 from mdl.__main__ import COMMAND as MDL

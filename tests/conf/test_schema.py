@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from conf.check import ConfigError
-from conf.identity import unhashed
+from conf.run_identity import unhashed
 from conf.schema import Config, validate
 
 

@@ -19,7 +19,7 @@ from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.target import TARGETS, Target, config_of
+from conf.target_class import TARGETS, Target, config_of
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
 from mdl.__main__ import COMMAND as MDL

@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
-from conf.target import config_of
+from conf.target_class import config_of
 from erasure.store.checked_files import write_json
 from mdl.settings import MdlConfig
 from scripts.sweep import relaunch

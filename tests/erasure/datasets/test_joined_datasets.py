@@ -12,7 +12,7 @@ from torch import Tensor
 
 from conf.check import ConfigError
 from conf.compose import composed
-from conf.target import Target, check_target
+from conf.target_class import Target, check_target
 from erasure.dataset import MissingDataError, Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.class_subset import ClassSubset, positions

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from conf.compose import composed
-from conf.target import Target
+from conf.target_class import Target
 from erasure.dataset import LabelledImages, Source
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.digits import Digits

@@ -8,7 +8,7 @@ import pytest
 
 from conf.check import ConfigError
 from conf.schema import validate
-from conf.target import Target
+from conf.target_class import Target
 from models.mlp import MLP
 from tests.conf.test_schema import GOOD, Own, changed
 from train.settings import TrainSettings

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from conf import Options
 from conf.check import keyword_only
-from conf.target import config_of
+from conf.target_class import config_of
 
 T = TypeVar("T")
 

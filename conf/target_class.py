@@ -1,4 +1,4 @@
-"""Sections of a configuration that name a class, whose options are its keyword-only arguments."""
+"""Classes that sections of a configuration name by `_target_`; options are their keyword-only arguments."""
 
 import functools
 import importlib

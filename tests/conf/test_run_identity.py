@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from conf.identity import hashed, later, only_with
+from conf.run_identity import hashed, later, only_with
 from conf.schema import validate
 from tests.conf.test_schema import GOOD, Options, Own
 
