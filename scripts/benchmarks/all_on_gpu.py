@@ -1,7 +1,7 @@
 """Run all benchmarks that need a GPU in less than nine minutes, and write a page.
 
-    python -m scripts.benchmarks.gpu --page docs/gpu_benchmarks.md
-    python -m scripts.benchmarks.gpu --device cpu --small    # tries the command itself
+    python -m scripts.benchmarks.all_on_gpu --page docs/gpu_benchmarks.md
+    python -m scripts.benchmarks.all_on_gpu --device cpu --small    # tries the command itself
 
 Parts: the tests that need a GPU; every eraser, on GPU and CPU; seeds of the four architectures at the paper's base
 size, five at once or two in turn; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of
@@ -77,7 +77,8 @@ def run(command: Sequence[str], limit_s: float) -> Mapping[str, object] | None:
 
 def page(results: Mapping[str, Mapping], hardware: str) -> str:
     """Return the output of every part as Markdown."""
-    lines = ["# Benchmarks on one GPU", "", f"{hardware}. `python -m scripts.benchmarks.gpu` writes this page.", ""]
+    about = f"{hardware}. `python -m scripts.benchmarks.all_on_gpu` writes this page."
+    lines = ["# Benchmarks on one GPU", "", about, ""]
     for name, part in results.items():
         lines += [f"## {name}", "", f"`{part['command']}`, {part['seconds']} s", ""]
         if part["code"]:
@@ -115,7 +116,7 @@ def work(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("benchmarks.gpu", __doc__, minutes=8.5, device="cuda", folder=Path("runs/gpu"))
+    parser = argument_parser("benchmarks.all_on_gpu", __doc__, minutes=8.5, device="cuda", folder=Path("runs/gpu"))
     parser.add_argument("--images", default="", help="CIFAR-10 as a folder; default: synthetic images, and the digits")
     parser.add_argument("--page", type=Path, help="Markdown file to write; default: print it")
     parser.add_argument("--small", action="store_true", help="sizes that a CPU does in a minute")
