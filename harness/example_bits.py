@@ -10,6 +10,7 @@ from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.regular_files import DamagedFileError, regular
+from harness.job import Job, split_positions
 from harness.results.statistics import Array, bootstrap_error
 from harness.run_directory import Run
 
@@ -57,6 +58,12 @@ class CodedBits:
         shares = self.labels.bincount() / len(self.labels)
         by_network = torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
         return -shares.log2()[self.labels] - by_network.nanmean(0)
+
+
+def bits_by_example(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
+    """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
+    train = split_positions(job)["train"]
+    return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
 
 
 def save_coded_bits(run: Run, coded: CodedBits) -> None:

@@ -21,8 +21,10 @@ from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target_class import Target, config_of, require_listed
 from erasure.code_identity import code_identity
-from erasure.dataset import Source
+from erasure.dataset import LabelledImages, Source
+from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
+from erasure.image_cache import whole_images
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
@@ -148,6 +150,15 @@ def erased(job: Job, left_out: Tensor | None = None) -> ErasedDataset:
         left_out=left_out,
         device=job.device,
     )
+
+
+def split_positions(job: Job) -> Mapping[str, LabelledImages]:
+    """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
+
+    Returns:
+        One entry per split, whose `images` are not pixels but positions, [n] int64.
+    """
+    return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
 
 
 def network(job: Job, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
-from harness.job import Job
+from harness.example_bits import CodedBits, bits_by_example, save_coded_bits, save_test_bits
+from harness.job import Job, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.code_result import bits_by_example, log_point, log_summary, online_code_bits, result_of_curve, split_positions
+from mdl.codelength_and_power_law import log_point, log_summary, online_code_bits, result_of_curve
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from train import prepared_training

@@ -16,13 +16,13 @@ from torch import Tensor
 from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
-from harness.example_bits import save_coded_bits, save_test_bits
-from harness.job import Job, erased
+from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.job import Job, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
-from mdl.code_result import bits_by_example, logged_result, split_positions
+from mdl.codelength_and_power_law import logged_result
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity

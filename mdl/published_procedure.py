@@ -22,13 +22,13 @@ from torch.nn import Parameter
 
 from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
-from harness.job import Job, erased, network
+from harness.job import Job, erased, network, split_positions
 from harness.logger import Logger
 from harness.loss_curves import CurveRow, MemberCurve, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
-from mdl.code_result import logged_result, online_code_bits, split_positions
+from mdl.codelength_and_power_law import logged_result, online_code_bits
 from mdl.settings import MdlConfig
 from mdl.training_sizes import rounded_sizes
 from models.classifier import Classifier, count_parameters

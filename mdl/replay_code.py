@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.example_bits import save_coded_bits, save_test_bits
+from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.code_result import bits_by_example, logged_result
+from mdl.codelength_and_power_law import logged_result
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from mdl.training_sizes import chunk_sizes

@@ -17,7 +17,7 @@ from harness.loss_curves import sharp_drops
 from harness.result import Result, as_json, result_of
 from harness.result_fields import published_units
 from harness.run_directory import Run
-from mdl.code_result import online_code_bits
+from mdl.codelength_and_power_law import online_code_bits
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
 _COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}

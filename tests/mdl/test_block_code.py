@@ -24,7 +24,7 @@ from harness.run_directory import Run, leftover
 from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
 from mdl.block_code import SizeTrained, block_code_result
-from mdl.code_result import online_code_bits
+from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
 from train.prepared_training import PreparedTraining
 from train.randomness import permutation

@@ -1,19 +1,12 @@
-"""Codelengths, learning curve and power law of any code, as its result; where each label of the code belongs."""
+"""Codelength and power law of a learning curve, for every code: computed, made its result, and logged."""
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean
 
 import numpy as np
-from torch import Tensor
 
-from erasure.dataset import LabelledImages
-from erasure.datasets.class_subset import positions
-from erasure.image_cache import whole_images
-from erasure.store.cache import Cache
-from harness.example_bits import CodedBits
-from harness.job import Job
 from harness.logger import Logger
 from harness.result_fields import Coded, Codelength, Final, Point, published_units
 from harness.results.statistics import Spread
@@ -109,18 +102,3 @@ def log_summary(logger: Logger, result: Coded) -> None:
             "result/accuracy": mean(result.final.accuracy),
         }
     )
-
-
-def split_positions(job: Job) -> Mapping[str, LabelledImages]:
-    """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
-
-    Returns:
-        One entry per split, whose `images` are not pixels but positions, [n] int64.
-    """
-    return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
-
-
-def bits_by_example(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
-    """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
-    train = split_positions(job)["train"]
-    return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
