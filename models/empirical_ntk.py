@@ -1,0 +1,106 @@
+"""The tangent kernel of a network at its initialisation, as what the kernel code predicts with (`python -m mdl`)."""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from models.classifier import Classifier, Model
+from models.kernel import KernelModel
+from models.stackable_layers import Linear
+from models.tangent.jacobian import Weights
+from models.tangent.kernel import GIB, TangentOptions, exact_or, mean_ntk
+from models.tangent.projection import Projection
+
+_COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
+_AVERAGED = 256  # images over which K(x, x) is 1 on average
+_DIAGONAL = 64  # images at once
+
+
+class EmpiricalNtk(KernelModel):
+    """The tangent kernel of a network at its initialisation, in the NTK parametrisation, averaged over its outputs.
+
+    K(x, y) ∝ Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩ over outputs c and parameter tensors p, with K(x, x) = 1 on
+    average. s_p is the root mean square of w_p: gradients are with respect to weights of unit size, as in Jacot et al.
+    2018, so that no layer's share grows with its width. Biases that start at zero have none. For a ReLU MLP K tends to
+    `models.kernel.Kernel`'s "ntk" of its depth as its width grows. A readout is drawn from N(0, 1 / fan-in), where
+    networks here start with one of zeros, at which no other layer has a gradient; a width multiplier (μP) is undone.
+
+    Where tensors outside fully connected layers have more than 200,000 values, 2,000 random coordinates of each are
+    kept, which is right on average.
+
+    Args:
+        network: with a linear `readout`.
+
+    Raises:
+        ValueError: a network without weights, without such a readout, or whose predictions depend on the batch.
+    """
+
+    version: ClassVar[int] = 2  # numbers of version 1 differ in the tenth digit
+
+    def __init__(self, input_shape: tuple[int, int, int], num_classes: int, *, network: Model) -> None:
+        name, remedy = type(network).__name__, "choose another network, e.g. model@model.network=mlp"
+        if not isinstance(network, Classifier):
+            raise ValueError(f"model.network={name}: has no weights, and no gradients: {remedy}")
+        readout = getattr(network, "readout", None)
+        if not isinstance(readout, Linear):
+            raise ValueError(f"model.network={name}: has no linear readout to draw: {remedy}")
+        if network.mixes_examples:
+            frozen = "set model.network.batch_norm=frozen"
+            raise ValueError(
+                f"model.network={name}: its predictions depend on the batch, no gradient is one's: {frozen}"
+            )
+        self.input_shape, self.num_classes, self.network = input_shape, num_classes, network
+
+    def drawn(self, generator: torch.Generator, x: Tensor) -> "TangentKernel":
+        network = copy.deepcopy(self.network)
+        network.reset_parameters(generator)
+        readout = network.readout
+        assert isinstance(readout, Linear)
+        readout.reset_parameters(generator, gain=1 / getattr(network, "readout_multiplier", 1.0))
+        network = network.to(x.device).eval()
+        weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
+        seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
+        sampled = Projection("coordinates", _COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
+        projection = exact_or(sampled, network, weights, x, mean_of_outputs=True)
+        scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
+        unscaled = TangentKernel(network, weights, scales, projection)
+        some = x[:: math.ceil(len(x) / _AVERAGED)]
+        return replace(unscaled, size=float(unscaled.diagonal(some).mean()))
+
+    def temporary_bytes(self, examples: int) -> float:
+        """Return the memory of a group's Jacobian, twice, a batch of gradients, and slopes of the widest layer."""
+        shapes = [parameter.shape for parameter in self.network.parameters()]
+        widest, parameters = max(shape[0] for shape in shapes), sum(shape.numel() for shape in shapes)
+        return 2 * GIB + 16 * self.num_classes * (examples * widest + parameters)
+
+
+@dataclass(frozen=True)
+class TangentKernel:
+    """The tangent kernel at certain weights.
+
+    Attributes:
+        network: in evaluation mode.
+        weights, scales: w_p and s_p by parameter name.
+        projection: of gradients of parameters outside fully connected layers.
+        size: divisor that makes K(x, x) 1 on average.
+    """
+
+    network: nn.Module
+    weights: Weights
+    scales: Mapping[str, float]
+    projection: Projection
+    size: float = 1.0
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
+        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, TangentOptions(projection=self.projection))
+        return kernel.div_(self.size)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Compute K(x, x) of each image, [n] float64."""
+        return torch.cat([self(some, some).diagonal() for some in x.split(_DIAGONAL)])
