@@ -1,19 +1,16 @@
-"""Columns of the table of runs, and the figure of `python -m mdl`: short, with remarks where numbers need them."""
+"""Columns of the table of runs: short, with remarks where numbers need them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
-from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.arrange import Comparison, arrange
 from harness.results.columns import BY_NAME, table_of
-from harness.results.figures import draw_learning_curves
 from harness.results.read import read_runs
 from tests.made_up_runs import write_run
 
@@ -28,10 +25,6 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
         marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
         marked_results.append(replace(result, curve=[marked[0], *others, marked[1]]))
     return marked_results
-
-
-def draw(shown: Comparison, path: Path) -> None:
-    draw_learning_curves(shown.panels, colours_of([shown]), path)
 
 
 def compared(runs: Sequence[Result]) -> Comparison:
@@ -86,44 +79,13 @@ def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:
     assert "quick" not in table_of(comparison(tmp_path)).caption()
 
 
-def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_rests_on_plateaus_is_marked(tmp_path: Path) -> None:
     both = results(tmp_path)
     marked = compared(both)
     table = table_of(marked)
     assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
     assert "‡: trainings that never left the plateau" in table.caption()
     assert "‡" not in table_of(compared(both[:1])).caption()
-    drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(marked, tmp_path / "comparison.png")
-    assert drawn[0].axes[0].get_title().endswith("‡ QLEACE: 2 of 4 trainings on the plateau")
-    assert drawn[0].axes[1].get_title() == "cost of erasure ± standard error, 2 seeds"
-
-
-@pytest.mark.parametrize(("seeds", "said"), [((0, 1), " ± "), ((0,), ", one seed")])
-def test_a_difference_of_one_seed_has_no_error(seeds: tuple[int, ...], said: str, tmp_path: Path, monkeypatch) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(comparison(tmp_path, seeds), tmp_path / "comparison.png")
-    assert [said in text.get_text() for text in drawn[0].axes[1].texts] == [True]
-
-
-@pytest.mark.parametrize("seeds", [(1,), (1, 2), (2, 1, 0)])
-def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
-    both: list[MdlResult] = []
-    for eraser, of in (("control", (0, 1)), ("qleace", seeds)):
-        run = write_run(tmp_path, dataset="digits", eraser=eraser, seeds=of).result
-        assert isinstance(run, MdlResult)
-        both.append(run)
-    drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(arrange(read_runs([tmp_path]).runs)[0], tmp_path / "comparison.png")
-    (bar,) = drawn[0].axes[1].texts
-    control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in both)
-    common = [seed for seed in seeds if seed in control]
-    expected = mean(erased[seed] - control[seed] for seed in common)
-    assert bar.get_text().startswith(f"{expected:+.3f}")
-    assert ("one seed" in bar.get_text()) == (len(common) == 1)
 
 
 def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
