@@ -6,6 +6,7 @@ from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.erasers.gradient_published import PublishedGradientEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
@@ -35,6 +36,7 @@ __all__ = [
     "LeaceEraser",
     "OracleLeaceEraser",
     "OrderSpectrum",
+    "PublishedGradientEraser",
     "QleaceEraser",
     "QuantileEraser",
     "RandomEditEraser",

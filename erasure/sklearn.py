@@ -10,6 +10,7 @@ from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.erasers.gradient_published import PublishedGradientEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
@@ -33,6 +34,7 @@ _ERASERS: dict[str, type[Eraser]] = {
     "control": IdentityEraser,
     "gradient": GradientEraser,
     "gradient_orders": GradientOrdersEraser,
+    "gradient_published": PublishedGradientEraser,
     "leace": LeaceEraser,
     "oracle_leace": OracleLeaceEraser,
     "qleace": QleaceEraser,

@@ -137,10 +137,14 @@ class GradientEraser(Eraser):
                 detail = f"class {j}, iteration {iteration}: loss {loss:.3g}"
                 report_progress(f"gradient erasure of {len(flat):,} examples", done, detail)
 
-            mean, covariance = self.mean.to(images), self.covariance.to(images)
-            loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
-            erased[rows] = self._minimise(loss, self._start(images), show).to(erased)
+            erased[rows] = self._optimised(images, show).to(erased)
         return erased
+
+    def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
+        """Erase one class's examples [n, d]; `show` reports an iteration and its loss."""
+        mean, covariance = self.mean.to(images), self.covariance.to(images)
+        loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
+        return self._minimise(loss, self._start(images), show)
 
     def _start(self, x: Tensor) -> Tensor:
         """One class's examples [n, d] where their loss is least, or nearly, if none is out of range."""

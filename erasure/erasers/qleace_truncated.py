@@ -68,9 +68,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         dtype = getattr(torch, precision)
         k = moments.num_classes
         covariances = [
-            _shrunk(moments.covariance(j).to(dtype), n)
-            if shrinkage
-            else (moments.covariance(j) * n / (n - 1)).to(dtype)
+            shrunk(moments.covariance(j).to(dtype), n) if shrinkage else (moments.covariance(j) * n / (n - 1)).to(dtype)
             for j, n in enumerate(moments.sizes)
         ]
         target = _barycenter(covariances, moments.weights.to(dtype))
@@ -94,7 +92,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         return 8.0 + 2.0 * num_classes
 
 
-def _shrunk(covariance: Tensor, n: int) -> Tensor:
+def shrunk(covariance: Tensor, n: int) -> Tensor:
     """Return α S + β (tr S / d) I with the coefficients of Bodnar, Gupta & Parolya 2014 (equations 4.3 and 4.4)."""
     d, eps = len(covariance), torch.finfo(covariance.dtype).eps
     trace = covariance.trace()
