@@ -173,10 +173,6 @@ class Study:
         return Row(SETS, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
-
-
 def require_installed() -> None:
     """Import both packages before anything is timed.
 
@@ -297,3 +293,7 @@ def require_one_output(trained: TrainingProblem) -> None:
         raise ValueError(
             f"{k} outputs: TRAK and EK-FAC are compared on one; score two classes, sample_info.classes=[4,9]"
         )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -28,7 +28,7 @@ from harness.results.statistics import Spread
 from harness.run_directory import CURVES, RESULT
 from scripts.command_line import argument_parser
 
-ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
+ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
 PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code

@@ -19,6 +19,7 @@ from erasure import (
     IdentityEraser,
     LeaceEraser,
     OracleLeaceEraser,
+    PublishedGradientEraser,
     QleaceEraser,
     QuantileEraser,
     RandomEditEraser,
@@ -41,6 +42,7 @@ ERASERS: dict[type[Eraser], dict] = {
     AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
     RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
+    PublishedGradientEraser: {"low": -99.0, "high": 99.0, "max_iterations": 5},
     GradientOrdersEraser: {
         "weights": (1.0, 1.0, 1.0), "order_weight": 1.0, "low": -99.0, "high": 99.0, "max_iterations": 5
     },

@@ -1,0 +1,60 @@
+"""The reproduction of the paper's gradient erasure: where it starts, when it stops, and what it leaves."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure import ClassMoments, LeaceEraser, PublishedGradientEraser
+from erasure.erasers.qleace_truncated import shrunk
+
+
+@pytest.fixture(scope="module")
+def pixels(digits: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Inner pixels of three digits, between black and white, and their labels."""
+    x, z = digits
+    rows = z < 3
+    return (x[rows][..., 2:6, 2:6] - x.min()).flatten(1).float() / (x.max() - x.min()).float(), z[rows]
+
+
+def unlike(x: Tensor, z: Tensor) -> float:
+    """Return how far class covariances are from each other."""
+    moments = ClassMoments.fit(x, z)
+    return sum(float((moments.covariance(j) - moments.within).norm()) for j in range(3))
+
+
+def test_its_loss_falls_from_the_images_of_leace_on(pixels: tuple[Tensor, Tensor]) -> None:
+    x, z = pixels
+    leace = LeaceEraser.fit(x, z)(x)
+    target = shrunk(leace.T.cov(), len(x)).clamp(min=0)
+    erased = PublishedGradientEraser(weights=(1.0, 1.0, 0.1)).fit_transform(x, z)
+    start = leace.clamp(1e-7, 1 - 1e-7)
+
+    def loss(y: Tensor, j: int) -> float:
+        y, before = y[z == j], start[z == j]
+        gaps = (y.mean(0) - x.mean(0)).norm() + (y.T.cov() - target).norm()
+        return float(gaps + 0.1 * (y - before).square().mean())
+
+    assert all(loss(erased, j) < 0.2 * loss(start, j) for j in range(3))
+    assert unlike(erased, z) < 0.2 * unlike(start, z)
+
+
+def test_it_ends_as_soon_as_no_derivative_is_above_1e_7(pixels: tuple[Tensor, Tensor]) -> None:
+    x, z = pixels
+    erased = PublishedGradientEraser(weights=(1e-6, 1e-6, 1e-4)).fit_transform(x, z)
+    torch.testing.assert_close(erased, LeaceEraser.fit(x, z)(x).clamp(0, 1), rtol=0, atol=1e-6)
+
+
+def test_the_scale_of_the_examples_does_not_matter(pixels: tuple[Tensor, Tensor]) -> None:
+    x, z = pixels
+    scale, shift = 1 / (x.std(0) + 0.1), -x.mean(0)
+    scaled = PublishedGradientEraser(max_iterations=2)
+    scaled.rescale_range(scale.double(), (shift * scale).double())
+    again = scaled.fit_transform((x + shift) * scale, z) / scale - shift
+    torch.testing.assert_close(again, PublishedGradientEraser(max_iterations=2).fit_transform(x, z), rtol=0, atol=1e-4)
+
+
+def test_examples_without_a_range_are_refused(pixels: tuple[Tensor, Tensor]) -> None:
+    eraser = PublishedGradientEraser()
+    eraser.lift_range()
+    with pytest.raises(ValueError, match="no images: choose eraser=gradient"):
+        eraser.fit_transform(*pixels)
