@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from omegaconf import OmegaConf
 
+import conf
 from conf import Options
 from conf.command_process import exit_code
 from harness.figure_style import eraser_colours, figure_at
@@ -29,6 +31,7 @@ from harness.run_directory import CURVES, RESULT
 from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
+OPTIMIZERS = Path(conf.__file__).parent / "train" / "optimizer"
 PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
@@ -89,6 +92,12 @@ def published(config: Options) -> bool:
     return config.get("train", {}).get("protocol") == "published"
 
 
+@functools.cache
+def published_rates() -> dict[str, dict[str, float]]:
+    """Return learning rates of the paper's code by model and eraser."""
+    return OmegaConf.to_container(OmegaConf.load(OPTIMIZERS / "published.yaml").lr)  # pyright: ignore
+
+
 def model_of(config: Options) -> str:
     """Return the row of Table 16; LeNet at the sizes of the paper's code is its LeNet by the paper's recipe alone."""
     name = config["model"]["name"]
@@ -100,12 +109,14 @@ def recipe_of(config: Options) -> str:
     if train.get("protocol", "standard") == "standard":
         return OURS
     options = train["published"]
+    usual = published_rates()[model_name].get(config["eraser"]["name"], train["lr"])
     changes = [
         (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
         ("nothing reset", not options["backtrack"]),
         ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
         ("losses rounded", options.get("round_losses", False)),
         ("not z-scored", dataset["normalize"] != "zscore"),
+        (f"learning rate {train['lr']:g}", train["lr"] != usual),
         ("no crops", train["crop_padding"] == 0),
         ("no warm-up", model_name == "mlp" and train["warmup_steps"] == 0),  # other networks have none
         ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure_results.md
