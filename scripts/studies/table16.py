@@ -188,7 +188,7 @@ def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
     yield "| --- " * (len(_ENDS) + 3) + "|"
     for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
         shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
-        mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated")]
+        mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated").removesuffix("_published")]
         name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
         yield f"| {name} | " + " | ".join(shown) + f" | {mean:.2f} ± {deviation:.2f} |"
 
