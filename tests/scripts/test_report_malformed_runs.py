@@ -20,7 +20,6 @@ import yaml
 
 from erasure.store.checked_files import read_json, save_tensors, write_json
 from harness.run_directory import Run
-from scripts.dashboard import main as dashboard
 from scripts.report import main as report
 from scripts.sweep.__main__ import main as sweep
 from tests.made_up_runs import write_information_run, write_run
@@ -299,9 +298,7 @@ def test_the_rest_is_shown_and_odd_runs_are_named(first: int, tmp_path: Path, no
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_figures_and_a_dashboard_are_drawn_of_all_of_them_at_once(
-    tmp_path: Path, real_figures, monkeypatch, capsys
-) -> None:
+def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, real_figures, monkeypatch, capsys) -> None:
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)  # laid out, not rendered
     write_run(tmp_path / "runs", dataset="digits", eraser="control", seeds=(0, 1))
     for case in CASES:
@@ -312,7 +309,4 @@ def test_figures_and_a_dashboard_are_drawn_of_all_of_them_at_once(
     shown = capsys.readouterr()
     assert "cannot be drawn" not in shown.out
     assert len(list((tmp_path / "report" / "figures").glob("*.svg"))) > 5
-    with limited():
-        assert dashboard([str(tmp_path / "runs"), "--dry-run", str(tmp_path / "report" / "dashboard.json")]) == 0
-    assert "is no run's name" in capsys.readouterr().err
     require_contained(tmp_path, before)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from harness.results.table import Column, Table, spread
-from scripts.report import Section, main, write_page
+from scripts.report import main, write_page
 from tests.made_up_runs import ERASERS, write_information_run, write_run
 from tests.scripts.report_in_browser import (
     CHROMIUM,
@@ -79,7 +79,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
     lines = [{"epochs": epochs, "change": [*seeds]} for epochs, seeds in values.items()]
     columns = [spread("change", "change", ",.1f"), Column("epochs", lambda line: line["epochs"])]
     table = Table.of("lines", columns, lines, title="Lines")
-    page = write_page([Section(table)], tmp_path, [tmp_path], [], {})
+    page = write_page([table], {}, tmp_path, [tmp_path], [], {})
     with opened(page) as browser:
         sheet = browser.find_element("css selector", "section")
         up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]
