@@ -11,8 +11,8 @@ from torch import Tensor
 from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.regular_files import DamagedFileError, regular
 from harness.job import Job, split_positions
-from harness.results.statistics import Array, bootstrap_error
 from harness.run_directory import Run
+from harness.statistics import Array, bootstrap_error
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
 CODED_BITS = "bits.safetensors"

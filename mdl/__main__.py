@@ -70,7 +70,7 @@ def require_published(settings: "MdlSettings") -> None:
 
 
 def headline(result: "MdlResult") -> str:
-    from harness.results.statistics import Spread, seeds_text
+    from harness.statistics import Spread, seeds_text
 
     bits = Spread.of(result.mdl.bits_per_sample)
     return f"{bits} bits per label, {seeds_text(len(result.seeds))}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.logger import Logger
 from harness.result_fields import Coded, Codelength, Final, Point, published_units
-from harness.results.statistics import Spread
+from harness.statistics import Spread
 
 
 def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:

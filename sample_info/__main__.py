@@ -50,7 +50,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
 
 
 def headline(result: "InformationResult") -> str:
-    from harness.results.statistics import Spread, seeds_text
+    from harness.statistics import Spread, seeds_text
 
     scores = Spread.of([one.mean_nats for one in result.information["f_si_nats"]])
     return f"{scores:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"

@@ -13,7 +13,7 @@ import torch
 
 import erasure
 from harness.results import load
-from harness.results.statistics import Spread
+from harness.statistics import Spread
 from scripts.report import main as report
 from train.learning_order_report import learnt_step
 from train.matched_sample_losses import DATA

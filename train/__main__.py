@@ -33,7 +33,7 @@ def execution(config: "TrainConfig") -> Executable:
 
 
 def headline(result: "TrainResult") -> str:
-    from harness.results.statistics import Spread
+    from harness.statistics import Spread
 
     test, train = Spread.of(result.final.loss_bits), Spread.of(result.final.train_loss_bits or [])
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"

@@ -14,8 +14,8 @@ from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import WHO
 from harness.results.run_labels import Label
-from harness.results.statistics import deviation_over
 from harness.results.table import Column, Row, Table, spread, values, word
+from harness.statistics import deviation_over
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",

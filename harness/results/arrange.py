@@ -45,8 +45,8 @@ from harness.results.learning_curve_measures import area_bits, sample_complexity
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, labels
 from harness.results.run_settings import comparable, setting, setting_text
-from harness.results.statistics import holm
 from harness.results.table import file_name
+from harness.statistics import holm
 
 log = logging.getLogger(__name__)
 

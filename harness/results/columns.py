@@ -11,8 +11,8 @@ from statistics import mean
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.results.arrange import Comparison, Entry
 from harness.results.run_settings import setting, whole
-from harness.results.statistics import LEVEL, Difference, deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
+from harness.statistics import LEVEL, Difference, deviation_over
 
 _MARKED = {  # columns, and the trainings that their numbers rest on
     "bits_per_label": "coding",

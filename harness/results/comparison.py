@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.results.statistics import Array, Difference, Spread, holm, paired_difference
+from harness.statistics import Array, Difference, Spread, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
 Losses = Callable[[tuple[str, ...]], Mapping[int, Array]]  # of test examples, by seed, of runs in some directories

@@ -17,8 +17,8 @@ from matplotlib.ticker import FuncFormatter
 from harness.figure_style import band, chance_line, figure_of_panels, shared_legend, wrapped
 from harness.results.arrange import Comparison, Entry, colours_of, model_of
 from harness.results.run_labels import Label, labels
-from harness.results.statistics import Difference, Spread, seeds_text, signed
 from harness.results.table import values
+from harness.statistics import Difference, Spread, seeds_text, signed
 
 Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Entry]]

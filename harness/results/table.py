@@ -17,7 +17,7 @@ from erasure.progress import console
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
 from harness.results.run_labels import Label, display_name
-from harness.results.statistics import Spread
+from harness.statistics import Spread
 
 Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
 OverSeeds = Callable[[Sequence[Any]], Any]

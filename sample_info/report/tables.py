@@ -14,9 +14,9 @@ from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import RUN, SEEDS, WHO, seeds_of
 from harness.results.run_settings import flatten
-from harness.results.statistics import deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, spread_record, values, word
 from harness.sample_info_fields import SummaryCurves
+from harness.statistics import deviation_over
 
 
 def information(comparisons: Sequence[Comparison]) -> list[tuple[Entry, InformationResult]]:

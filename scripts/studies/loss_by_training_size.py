@@ -22,8 +22,8 @@ from erasure.store.checked_files import read_json
 from harness.result import MdlResult, TrainedResult, parsed
 from harness.result_fields import Point
 from harness.results.run_labels import display_name
-from harness.results.statistics import Spread
 from harness.run_directory import CURVES
+from harness.statistics import Spread
 from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
 from scripts.studies.table16 import ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in

@@ -15,8 +15,8 @@ from harness.result_fields import stuck
 from harness.results.arrange import label_order
 from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
-from harness.results.statistics import Spread
 from harness.results.table import Table
+from harness.statistics import Spread
 from scripts.command_line import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first

@@ -26,8 +26,8 @@ from harness.figure_style import eraser_colours, figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
 from harness.results.run_labels import display_name
-from harness.results.statistics import Spread
 from harness.run_directory import CURVES, RESULT
+from harness.statistics import Spread
 from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")

@@ -23,8 +23,8 @@ from erasure.dataset import LabelledImages
 from erasure.progress import Display
 from erasure.store.checked_files import load_tensors
 from harness.results.run_labels import display_name
-from harness.results.statistics import Spread
 from harness.results.table import Table
+from harness.statistics import Spread
 from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes

@@ -17,7 +17,7 @@ from harness.result import MdlResult, TrainResult
 from harness.results import compare, load
 from harness.results.arrange import Entry, arrange
 from harness.results.frames import pair_id
-from harness.results.statistics import Difference, holm, paired_difference
+from harness.statistics import Difference, holm, paired_difference
 from tests.made_up_runs import made_up, write_run
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from harness.results.statistics import (
+from harness.statistics import (
     LEVEL,
     Difference,
     Spread,
