@@ -76,24 +76,25 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     """Build a report of the runs below `roots`, of chosen columns or the usual ones; return the exit code."""
     with Display("report") as display:
         display.update(0.0, "reading runs")
-        reading = read_runs(roots)
-        if not reading.finished:
-            print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
+        problems: list[str] = []
+        runs = read_runs(roots, problems.append)
+        finished = [run.result for run in runs if run.result is not None]
+        if not finished:
+            print(*map(one_line, problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return 1
-        comparisons = arrange(reading.runs, reading.problems.append)
+        comparisons = arrange(runs, problems.append)
         colours = colours_of(comparisons)
         display.update(0.3, "tables")
-        sections = sections_of(comparisons, chosen, reading.problems.append)
+        sections = sections_of(comparisons, chosen, problems.append)
         tables = [table for table, _ in sections]
         written = write_tables(tables, out)
-        figures = draw_figures(sections, colours, out, reading.problems.append, display)
-        problems = [*map(one_line, reading.problems)]
-        page = write_page(tables, figures, out, roots, problems, colours)
-    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
-    unfinished = len(reading.runs) - len(reading.finished)
-    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
-    print(f"{len(reading.finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
+        figures = draw_figures(sections, colours, out, problems.append, display)
+        remarks = [*map(one_line, problems)]
+        page = write_page(tables, figures, out, roots, remarks, colours)
+    print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
+    unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
+    print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, each also as PDF")
     if team:

@@ -107,13 +107,14 @@ def load(*directories: str | Path) -> Results:
     for root in roots:
         if not root.is_dir():
             raise FileNotFoundError(f"{root}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
-    reading = read_runs(roots)
-    finished = [run for run in reading.finished if run.result is not None]
+    problems: list[str] = []
+    runs = read_runs(roots, problems.append)
+    finished = [run for run in runs if run.result is not None]
     return Results(
         runs=run_frame(finished),
         curve=_frame((row for run in finished for row in _curve_rows(run)), CURVE),
-        unfinished=_frame((_unfinished_row(run) for run in reading.runs if run.result is None), UNFINISHED),
-        problems=reading.problems,
+        unfinished=_frame((_unfinished_row(run) for run in runs if run.result is None), UNFINISHED),
+        problems=problems,
         _stored=finished,
     )
 

@@ -1,9 +1,10 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from conf import Options
@@ -16,6 +17,8 @@ from harness.results.learning_curve_measures import blocks_of, sizes_of
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
 from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories
+
+log = logging.getLogger(__name__)
 
 Note = Callable[[str], object]  # called with a line on what is left out
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
@@ -68,41 +71,25 @@ class StoredRun:
         return cls(result.run_id, directory, result.config, result.command, result.seeds, result)
 
 
-@dataclass
-class Reading:
-    """Runs, each once, and a line on each problem that a reader has to know."""
-
-    runs: list[StoredRun] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def finished(self) -> list[StoredRun]:
-        return [run for run in self.runs if run.result is not None]
-
-
-def read_runs(roots: Sequence[Path]) -> Reading:
-    """Read every run below some folders."""
-    reading = Reading()
-    directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
+def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:
+    """Read every run below some folders, each once; note what a reader has to know about them."""
     by_id: dict[str, StoredRun] = {}
-    for directory in dict.fromkeys(d.resolve() for d in directories):
+    for directory in dict.fromkeys(each.resolve() for root in roots for each in run_directories(root, note)):
         try:
             run = read_run(directory)
         except ValueError as error:
-            reading.problems.append(f"{directory}: {error}")
-            continue
-        other = by_id.get(run.id)
-        if other is not None:
-            run = _better(other, run, reading.problems)
-        by_id[run.id] = run
-    reading.runs = list(by_id.values())
-    unfinished = (run for run in reading.runs if run.result is None)
-    reading.problems += [f"{run.directory}: no result.json: {run.state}, shown as incomplete" for run in unfinished]
-    versions = Counter(str(run.result.versions.get("erasure-mdl")) for run in reading.runs if run.result is not None)
+            note(f"{directory}: {error}")
+        else:
+            by_id[run.id] = _better(by_id.get(run.id, run), run, note)
+    for run in by_id.values():
+        if run.result is None:
+            note(f"{run.directory}: no result.json: {run.state}, shown as incomplete")
+    results = (run.result for run in by_id.values() if run.result is not None)
+    versions = Counter(str(result.versions.get("erasure-mdl")) for result in results)
     if len(versions) > 1:
         counts = " and ".join(f"{count} by {version}" for version, count in sorted(versions.items()))
-        reading.problems.append(f"runs by different versions of erasure-mdl, whose code may differ: {counts}")
-    return reading
+        note(f"runs by different versions of erasure-mdl, whose code may differ: {counts}")
+    return [*by_id.values()]
 
 
 def read_run(directory: Path) -> StoredRun:
@@ -174,14 +161,9 @@ def _unfinished(directory: Path) -> StoredRun:
     return StoredRun(directory.name, directory, config, command_of(config), config["seeds"], None, state)
 
 
-def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:
+def _better(first: StoredRun, second: StoredRun, note: Note) -> StoredRun:
     """Return which of two directories with one run id to keep: a finished one, the newer of two that differ."""
-    if first.result is None or second.result is None:
-        return first if first.result is not None else second
-    if first.result == second.result:
-        return first
-    newer, older = sorted((first, second), key=lambda run: -run.started)
-    problems.append(
-        f"{older.directory}: differs from {newer.directory}, which has the same run id and is newer: left out"
-    )
-    return newer
+    better, other = sorted((first, second), key=lambda run: (run.result is None, -run.started))
+    if other.result is not None and other.result != better.result:
+        note(f"{other.directory}: differs from {better.directory}, which has the same run id and is newer: left out")
+    return better

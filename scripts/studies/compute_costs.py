@@ -88,7 +88,7 @@ def training(config: Options, sizes: Sequence[int]) -> str:
 def epochs_seen(roots: Sequence[Path]) -> Epochs:
     """Return epochs of finished runs below `roots`: means over their erasers and seeds."""
     seen: dict[str, list[list[float]]] = {}
-    for run in read_runs(roots).finished:
+    for run in read_runs(roots):
         curve = run.result.curve if isinstance(run.result, MdlResult) else []
         if curve and all(point.epochs for point in curve):  # not for kernels
             epochs = seen.setdefault(training(run.config, [point.n for point in curve]), [])

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs on one dataset")
     parser.add_argument("--out", type=Path, default=Path("orders"), help="OUT.png and OUT.md")
     options = parser.parse_args(arguments)
-    results = [run.result for run in read_runs(options.runs).finished]
+    results = [run.result for run in read_runs(options.runs)]
     blocks = [r for r in results if isinstance(r, MdlResult) and r.config["mdl"].get("code", "blocks") == "blocks"]
     runs = {(_label(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # not for kernels
     if not runs:

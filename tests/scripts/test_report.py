@@ -142,7 +142,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
     write_small_run(runs, preset="quick", lr=0.1)
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
-    blocks = arrange(read_runs([runs]).runs)
+    blocks = arrange(read_runs([runs]))
     settings = {block.name: block.setting for block in blocks}
     assert settings == {
         "mdl-digits-train-paper": "train=paper, mdl=paper",
@@ -198,7 +198,7 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     assert "‡4 of 8" in text  # in the paper's unit
     assert text.count("‡1 of 2") == 2  # final losses of both commands
     assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits.tex").read_text()
-    block, _ = arrange(read_runs([runs]).runs)
+    block, _ = arrange(read_runs([runs]))
     assert [is_sound(entry) for entry in block.entries] == [True, False]
 
 

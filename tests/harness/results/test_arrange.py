@@ -140,19 +140,19 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     config = result_json(more)["config"]
     config["dataset"]["root"] = "elsewhere"
     edit_result(more, train_size=9976, config=config)
-    blocks = arrange(read_runs([runs]).runs)
+    blocks = arrange(read_runs([runs]))
     assert sorted((block.name, len(block.entries)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
     smaller = write_small_run(runs, "control", command="train", seeds=(4, 5))
     edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
-    assert sorted(str(block.dataset) for block in arrange(read_runs([runs]).runs)) == [
+    assert sorted(str(block.dataset) for block in arrange(read_runs([runs]))) == [
         "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
     edit_result(more, train_size=48976, config=config)
-    (block,) = arrange(read_runs([runs]).runs)
+    (block,) = arrange(read_runs([runs]))
     assert [sorted(entry["members"]) for entry in block.finished] == [[0, 1, 2, 3], [0, 1]]
 
 
@@ -160,7 +160,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     write_small_run(runs, "control", seeds=(0, 1, 2))
     write_small_run(runs, "leace", seeds=(0, 2))
     write_small_run(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
-    (block,) = arrange(read_runs([runs]).runs)
+    (block,) = arrange(read_runs([runs]))
     narrow, control, leace = block.entries
     assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
     assert "†2 of 3 seeds" in table_of(block).markdown()
@@ -174,7 +174,7 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     write_small_run(runs, "leace", seeds=(0, 1))
     write_small_run(runs, "leace", seeds=(3,))
     write_small_run(runs, "control", seeds=(0, 1, 3))
-    (block,) = arrange(read_runs([runs]).runs)
+    (block,) = arrange(read_runs([runs]))
     _, leace = block.entries
     assert sorted(leace["members"]) == [0, 1, 3]
     assert leace["incomplete"] == ""
@@ -188,7 +188,7 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
             for width in (64, 128):
                 write_run(runs, dataset="digits", eraser=eraser, coding=code, options={"width": width}, seeds=range(3))
     write_run(runs, dataset="digits", eraser="control", preset="quick")
-    block, quick = arrange(read_runs([runs]).runs)
+    block, quick = arrange(read_runs([runs]))
     labels = [
         "mlp (width=64)",
         "mlp (width=64, mdl.code=replay)",
@@ -206,5 +206,5 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     assert [title for title, _ in panels] == ["MLP", "MLP (mdl.code=replay)"]
     alone = tmp_path / "alone"
     write_run(alone, dataset="digits", coding="replay")
-    (only,) = arrange(read_runs([alone]).runs)
+    (only,) = arrange(read_runs([alone]))
     assert only.setting == "train=paper, mdl=paper, mdl.code=replay"

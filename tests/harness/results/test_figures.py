@@ -47,7 +47,7 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     stuck = result_json(run)["curve"]
     stuck[0]["left_plateau"] = [True, False]
     edit_result(run, curve=stuck)
-    (block,) = arrange(read_runs([tmp_path]).runs)
+    (block,) = arrange(read_runs([tmp_path]))
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
@@ -99,7 +99,7 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
         both.append(run)
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(arrange(read_runs([tmp_path]).runs)[0], tmp_path / "comparison.png")
+    draw(arrange(read_runs([tmp_path]))[0], tmp_path / "comparison.png")
     (bar,) = drawn[0].axes[1].texts
     control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in both)
     common = [seed for seed in seeds if seed in control]

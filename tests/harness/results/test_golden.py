@@ -16,7 +16,7 @@ GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.csv"))
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, str]:
-    return {table.name: table.csv() for table in map(table_of, arrange(read_runs([ROOT / "docs/study"]).runs))}
+    return {table.name: table.csv() for table in map(table_of, arrange(read_runs([ROOT / "docs/study"])))}
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)

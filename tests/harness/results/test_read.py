@@ -20,12 +20,13 @@ def runs(tmp_path: Path) -> Path:
 def test_one_run_in_two_folders(runs, tmp_path) -> None:
     run = write_small_run(runs / "a")
     shutil.copytree(run.directory, runs / "b" / run.id)
-    reading = read_runs([runs / "a", runs / "b", runs / "a"])
-    assert (len(reading.runs), reading.problems) == (1, [])
+    problems: list[str] = []
+    assert len(read_runs([runs / "a", runs / "b", runs / "a"], problems.append)) == 1
+    assert problems == []
     edit_result(Run(runs / "b", run.id), timing={"seconds": 1, "started": 1.9e9})
-    reading = read_runs([runs])
-    assert reading.finished[0].directory == runs / "b" / run.id
-    assert reading.problems == [
+    (only,) = read_runs([runs], problems.append)
+    assert only.directory == runs / "b" / run.id
+    assert problems == [
         f"{run.directory}: differs from {runs / 'b' / run.id}, which has the same run id and is newer: left out"
     ]
 
@@ -33,17 +34,18 @@ def test_one_run_in_two_folders(runs, tmp_path) -> None:
 def test_results_of_different_versions_are_named(runs) -> None:
     write_small_run(runs, "control")
     other = write_small_run(runs, "leace", versions={"erasure-mdl": "0.2.0"})
-    (problem,) = read_runs([runs]).problems
+    problems: list[str] = []
+    read_runs([runs], problems.append)
+    (problem,) = problems
     assert "different versions" in problem
     assert problem.endswith(": 1 by 0.1.0 and 1 by 0.2.0")
     # the same configuration under another id: RESULTS_VERSION moved in between
     twin = runs / "mdl-digits-leace-mlp-0000000000"
     shutil.copytree(other.directory, twin)
     edit_result(Run(runs, twin.name), run_id=twin.name, timing={"seconds": 1, "started": 1.9e9})
-    reading = read_runs([runs])
-    (block,) = arrange(reading.runs, reading.problems.append)
+    (block,) = arrange(read_runs([runs], problems.append), problems.append)
     assert {*block.entries[1]["run_id"]} == {twin.name}
-    assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in reading.problems[-1]
+    assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in problems[-1]
 
 
 def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> None:
@@ -56,6 +58,6 @@ def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> No
         edit_result(
             run, mdl=result["mdl"] | {key: [one + by for one in result["mdl"][key]] for key, by in more.items()}
         )
-    reading = read_runs([runs])
-    assert [run.id for run in reading.finished] == [cheap.id]
-    assert sum("mixed units?" in problem for problem in reading.problems) == 2
+    problems: list[str] = []
+    assert [run.id for run in read_runs([runs], problems.append)] == [cheap.id]
+    assert sum("mixed units?" in problem for problem in problems) == 2
