@@ -5,7 +5,6 @@ A column shows one or a few numbers of an entry (`harness.results.arrange`).
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -14,24 +13,17 @@ from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 from harness.statistics import LEVEL, Difference, deviation_over
 
-_MARKED = {  # columns, and the trainings that their numbers rest on
-    "bits_per_label": "coding",
-    "calibrated_bits_per_label": "coding",
-    "published_units": "trainings",
-    "test_loss_bits": "final",
-}
 
+def _marked(trainings: str, column: Column) -> Column:
+    """Mark where seeds are missing, and trainings on the plateau or at their initial weights, of those it rests on."""
+    counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
 
-def _marked(*columns: Column) -> tuple[Column, ...]:
-    """Return columns, some with marks of missing seeds, and of trainings on the plateau or at their initial weights."""
-
-    def text(column: Column, entry: Row) -> str:
-        shown, trainings = column.text(entry), _MARKED[column.name]
-        counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
+    def text(entry: Row) -> str:
+        shown = column.text(entry)
         marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
         return " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""  # no mark of no number
 
-    return tuple(replace(one, text=partial(text, one)) if one.name in _MARKED else one for one in columns)
+    return replace(column, text=text)
 
 
 def _difference(heading: str, column: str, meaning: str = "") -> Column:
@@ -76,13 +68,15 @@ WHO = word("model", "model"), word("eraser", "eraser")
 SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
 # columns of the codelength
-CODES = _marked(
-    spread("bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"),
+CODES = (
+    _marked("coding", spread(
+        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
+    )),
     _difference("Δ to control", "bits_per_label", "of the codelength"),
-    spread(
+    _marked("coding", spread(
         "calibrated", "calibrated_bits_per_label", ".3f",
         "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-    ),
+    )),
     spread(
         "excess (bits)", "excess_bits", ",.0f",
         "codelength of all labels less N times the test loss (docs/codes.md)",
@@ -93,14 +87,16 @@ CODES = _marked(
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
     ),
     spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
-    spread(
+    _marked("trainings", spread(
         "Table 16's unit", "published_units", ".3f",
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
-    ),
+    )),
 )  # fmt: skip
 # columns of networks trained on everything
-FINALS = _marked(
-    spread("test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"),
+FINALS = (
+    _marked("final", spread(
+        "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"
+    )),
     spread("accuracy (%)", "accuracy", ".1f", scale=100),
     _difference("Δ of test loss", "test_loss_bits", "to the control's"),
     Column(
@@ -161,41 +157,28 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     return Table.of(comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title)
 
 
-_ROUGH = {  # by how much: docs/guide/results.md
-    "mdl": "mdl=quick has three training sizes: codelengths come out too long.",
-    "train": "train=quick cuts trainings short: losses come out too high.",
-}
-
-
 def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
     """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
     compared = [column.name for column in shown if column.name.endswith("_difference")]
     differences = [entry[name] for name in compared for entry in run if entry[name]]
-    sentences = deviation_over(map(seeds_of, run))
-    if any(difference.standard_error is not None for difference in differences):
-        sentences.append("± of Δ: standard error, paired by seed.")
-    if any(difference.test_error is not None for difference in differences):
-        sentences.append("A second error of Δ, or one of a single seed, is over test examples (bootstrap).")
-    if any(difference.significant for difference in differences):
-        test = "Student's t, Holm's correction for the rows of the table"
-        sentences.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test}).")
-    if any(entry["trainings_on_plateau"] for entry in run):
-        sentences.append(
-            "‡: trainings that never left the plateau: their training loss stayed at the label entropy until "
-            "they were stopped, and they do not say what the network can learn."
-        )
-    if any(entry["trainings_untrained"] for entry in run):
-        sentences.append(
-            "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower "
-            "validation loss."
-        )
-    if any(entry["incomplete"] for entry in entries):
-        sentences.append("†: not finished, or fewer seeds than others of the model.")
-    settings = [setting(entry["runs"][0].config) for entry in run]
-    if any(each.get("train") == "published" for each in settings):
-        sentences.append(
-            "train=published codes with losses on a part of the training images, and reports as test loss the last of "
-            "them, of networks that were trained on the parts before."
-        )
-    return sentences + [rough for group, rough in _ROUGH.items() if any(one.get(group) == "quick" for one in settings)]
+    presets = [choice for entry in run for choice in setting(entry["runs"][0].config).items()]
+    sentences = {
+        "± of Δ: standard error, paired by seed.": any(one.standard_error is not None for one in differences),
+        "A second error of Δ, or one of a single seed, is over test examples (bootstrap).": any(
+            one.test_error is not None for one in differences
+        ),
+        f"*: p ≤ {LEVEL} over seeds, not over test examples (Student's t, Holm's correction for the rows of the "
+        "table).": any(one.significant for one in differences),
+        "‡: trainings that never left the plateau: their training loss stayed at the label entropy until they were "
+        "stopped, and they do not say what the network can learn.": any(e["trainings_on_plateau"] for e in run),
+        "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower validation "
+        "loss.": any(entry["trainings_untrained"] for entry in run),
+        "†: not finished, or fewer seeds than others of the model.": any(entry["incomplete"] for entry in entries),
+        "train=published codes with losses on a part of the training images, and reports as test loss the last of "
+        "them, of networks that were trained on the parts before.": ("train", "published") in presets,
+        # by how much: docs/guide/results.md
+        "mdl=quick has three training sizes: codelengths come out too long.": ("mdl", "quick") in presets,
+        "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
+    }
+    return [*deviation_over(map(seeds_of, run)), *(sentence for sentence, holds in sentences.items() if holds)]

@@ -94,16 +94,11 @@ def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> Non
         for j, entry in enumerate(compared):
             difference: Difference = entry["bits_per_label_difference"]
             counts.add(difference.seeds)
-            error = difference.standard_error or 0.0
-            spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
-            y, sign = i + (j - (len(compared) - 1) / 2) * height, 1 if difference.mean >= 0 else -1
+            error, y = difference.standard_error, i + (j - (len(compared) - 1) / 2) * height
             look = {"color": colours[entry["eraser"]], "capsize": 3, "ecolor": "#333333"}
-            ax.barh(y, difference.mean, height * 0.85, xerr=error or None, **look)
-            ax.annotate(
-                f"{signed(difference.mean)}{spread}", (difference.mean + sign * error, y), xytext=(6 * sign, 0),
-                textcoords="offset points", ha="left" if sign > 0 else "right", va="center", fontsize=9,
-                color="#333333",
-            )  # fmt: skip
+            bar = ax.barh(y, difference.mean, height * 0.85, xerr=error or None, **look)
+            text = signed(difference.mean) + (", one seed" if error is None else f" ± {error:.3f}")
+            ax.bar_label(bar, [text], padding=6, fontsize=9, color="#333333")
     ax.axvline(0, color="#333333", linewidth=1)
     ax.set_yticks(range(len(shown)), [wrapped(title, 1.8) for title, _ in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
@@ -129,10 +124,8 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
                 middle = np.mean([curve.validation_bits[:shortest] for curve in curves], axis=0) if curves else []
                 label = f"{entry['eraser'].display} ({missing})" if missing else entry["eraser"].display
                 ax.plot(curves[0].epochs[:shortest] if curves else [], middle, linewidth=width, label=label, **look)
-            if entropy := values(entries[0], "label_entropy_bits"):
-                chance_line(ax, entropy[0], "label entropy")
-            else:
-                chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
+            uniform, entropy = math.log2(entries[0]["num_classes"][0]), values(entries[0], "label_entropy_bits")
+            chance_line(ax, *((entropy[0], "label entropy") if entropy else (uniform, "uniform code")))
             ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "final_on_plateau", "seeds")]))
             ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
             _epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))

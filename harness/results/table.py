@@ -92,13 +92,8 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
     """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
 
     def text(row: Row) -> str:
-        known = values(row, name)
-        if not known:
-            return ""
-        over = Spread.of(known)
-        if scale != 1:  # rounded: 100 times 0.5445 is 54.45, and no less
-            over = Spread(round(scale * over.mean, 10), None if over.std is None else round(scale * over.std, 10))
-        return format(over, form)
+        known = [one if scale == 1 else round(scale * one, 10) for one in values(row, name)]  # 54.45 for 0.5445
+        return format(Spread.of(known), form) if known else ""
 
     return Column(heading, text, lambda row: spread_record(name, values(row, name)), meaning, name)
 
