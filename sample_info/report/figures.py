@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from torch import Tensor
 
-from conf import Options
 from harness.figure_style import (
     band,
     draw_image,
@@ -27,7 +26,7 @@ from harness.results.figures import Drawing
 from harness.results.run_labels import Label, display_name
 from harness.results.table import Row
 from harness.sample_info_fields import SummaryCurves
-from sample_info.report.tables import SCORES, eraser_note, information, trials, whose
+from sample_info.report.tables import SCORES, accuracy_of, information, trials
 from sample_info.scored_examples import Examples
 
 _LINES = {  # colours and markers by order
@@ -104,7 +103,7 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
         name_row(row[0], title)
 
 
-SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configuration, the eraser's fit, summaries
+SummaryPanel = tuple[str, str, SummaryCurves]  # title, which accuracy (`accuracy_of`), summaries
 
 
 def figures_of(
@@ -112,9 +111,9 @@ def figures_of(
 ) -> dict[str, Drawing]:
     """Return the figures that have panels, by the kinds of their tables."""
     summaries = [
-        (_title(entry, "dataset", "model", "eraser"), result.config, result.eraser_fit, result.summaries)
+        (_title(entry, "dataset", "model", "eraser"), accuracy_of(each, result.config, result.eraser_fit), each)
         for entry, result in information(comparisons)
-        if result.summaries is not None
+        if (each := result.summaries) is not None
     ]
     groups = [[*group] for _, group in groupby(between_networks, key=lambda row: row["group"])]
     figures: dict[str, Drawing] = {
@@ -132,16 +131,15 @@ def _title(row: Row, *parts: str) -> str:
 def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
     with figure_of_panels(path, len(shown)) as (figure, axes):
-        for ax, (title, config, eraser_fit, summaries) in zip(axes, shown, strict=True):
+        for ax, (title, accuracy, summaries) in zip(axes, shown, strict=True):
             removed = [100 * fraction for fraction in summaries.removed]
             for order, curves in trials(summaries).items():
                 line, marker = _LINES[order]
                 look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
                 band(ax, removed, 100 * np.array(curves), **look)
             ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-            ax.set_title("\n".join([wrapped(title), *eraser_note(eraser_fit)]), fontsize=10, wrap=True)
-            ax.set_xlabel("training examples removed (%)")
-            ax.set_ylabel(f"test accuracy (%)\n{wrapped(whose(summaries, config))}", fontsize=10)
+            ax.set_title(wrapped(f"{title}: accuracy {accuracy}", 5.0), fontsize=10)
+            ax.set(xlabel="training examples removed (%)", ylabel="test accuracy (%)")
         shared_legend(figure, axes)
     return path
 

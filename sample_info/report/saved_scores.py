@@ -75,6 +75,7 @@ def save_scores(
     Scores and figures are logged to W&B as well.
     """
     from sample_info.report.figures import draw_run, draw_summaries, title_of  # and so matplotlib
+    from sample_info.report.tables import accuracy_of
 
     seeds = [one.seed for one in scored]
     tensors = {name: torch.stack(values) for name, values in _by_name([columns(one) for one in scored]).items()}
@@ -90,7 +91,8 @@ def save_scores(
     logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
-        panel = title_of(examples), examples.job.config.plain, examples.eraser_fit, information.summaries
+        accuracy = accuracy_of(information.summaries, examples.job.config.plain, examples.eraser_fit)
+        panel = title_of(examples), accuracy, information.summaries
         logger.figure("summaries/figure", draw_summaries([panel], {}, directory / "summaries.png"))
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})

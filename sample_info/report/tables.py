@@ -3,7 +3,7 @@
 How scores agree between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 from typing import Any
@@ -14,7 +14,7 @@ from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import RUN, SEEDS, WHO, seeds_of
 from harness.results.run_settings import flatten
-from harness.results.table import Column, Record, Row, Table, number, spread, spread_record, values, word
+from harness.results.table import Column, OverSeeds, Record, Row, Table, number, spread, spread_record, values, word
 from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 
@@ -85,11 +85,11 @@ def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
-def _together(heading: str, form: str, *columns: Column) -> Column:
-    """Return columns of numbers that are read together as one; empty where one is not known."""
+def _together(heading: str, form: str, over: Mapping[str, OverSeeds]) -> Column:
+    """Return a column of numbers that are read together, each over seeds; empty where one is unknown."""
 
     def record(row: Row) -> Record:
-        return {name: value for column in columns for name, value in column.record(row).items()}
+        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
 
     def text(row: Row) -> str:
         numbers = record(row).values()
@@ -101,18 +101,12 @@ def _together(heading: str, form: str, *columns: Column) -> Column:
 def _ratio(heading: str, name: str) -> Column:
     """Return a column of ratios over examples: their median, mean over seeds, the least and the largest."""
     over = {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max}
-    numbers = (number("", each, "", over=of_seeds) for each, of_seeds in over.items())
-    return _together(heading, "{:.3g} ({:.3g} to {:.3g})", *numbers)
+    return _together(heading, "{:.3g} ({:.3g} to {:.3g})", over)
 
 
-def _count(heading: str, name: str, of: Callable[[Row], int]) -> Column:
+def _count(heading: str, name: str) -> Column:
     """Return a column of scores counted over seeds, and of how many."""
-    all_scores = Column("", record=lambda row: {f"{name}_of": of(row) if values(row, name) else None})
-    return _together(heading, "{:,} of {:,}", number("", name, "", over=sum), all_scores)
-
-
-def _doubted(row: Row) -> int:
-    return sum(values(row, "retrained")) - sum(values(row, "believed"))
+    return _together(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
 
 
 _EXAMPLE = (
@@ -137,10 +131,7 @@ RUNS = (
 GROUPS = (
     word("group", "group"),
     number("examples", "examples", ","),
-    replace(
-        spread("F-SI, mean", "mean_nats", ".2e"),
-        record=lambda row: spread_record("f_si_nats", values(row, "mean_nats")),
-    ),
+    spread("F-SI, mean", "f_si_nats", ".2e"),
     spread("AUROC, F-SI", "auroc", ".3f"),
     spread("AUROC, SI", "auroc_si", ".3f"),
 )
@@ -159,17 +150,17 @@ ATTRIBUTION = (
     _together(
         "datamodeling score",
         "{:.3f} ({:.3f} to {:.3f})",
-        *(number("", f"datamodeling_{end}", "", over=mean) for end in ("mean", "low", "high")),
+        dict.fromkeys(("datamodeling_mean", "datamodeling_low", "datamodeling_high"), mean),
     ),
     spread("leave-one-out r", "leave_one_out", ".3f"),
     spread("AUROC, wrong labels", "auroc", ".3f"),
 )
 ESTIMATES = (
     replace(word("score", "score"), text=lambda row: SCORES.get(row["score"]) or row["score"]),
-    _count("within a factor of 2, by the estimate", "believable", lambda row: row["train_size"] * seeds_of(row)),
+    _count("within a factor of 2, by the estimate", "believable"),
     spread("rank correlation", "spearman", ".3f"),
-    _count("believed, and truly within", "rightly_believed", lambda row: sum(values(row, "believed"))),
-    _count("doubted, and truly not", "rightly_doubted", _doubted),
+    _count("believed, and truly within", "rightly_believed"),
+    _count("doubted, and truly not", "rightly_doubted"),
 )
 _STILL = "the share of the first's most informative tenth that is in the second's"
 MOVEMENTS = (
@@ -197,21 +188,19 @@ def tables_of(
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
     entries = [entry for one in comparisons for entry in one.entries]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
+    estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
+    attribution = _parts(runs, "attribution", "method")
+    groups = [{**row, "f_si_nats": row["mean_nats"]} for row in _parts(runs, "groups", "group")]
     tables = [
         _table("runs", "Runs", RUNS, "docs/sample_info.md.", entries),
         _table("references", "Scores and references", REFERENCES, _REFERENCES, _parts(runs, "references", "compared")),
-        _table(
-            "errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, _parts(runs, "error_estimates", "score")
-        ),
-        _table(
-            "attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION,
-            _parts(runs, "attribution", "method"),
-        ),
+        _table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, estimates),
+        _table("attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION, attribution),
         _table("movement", "How scores move between erasers", MOVEMENTS, _MOVEMENTS, between_erasers, who=()),
-        _table("groups", "Subgroups of examples", GROUPS, _AUROC, _parts(runs, "groups", "group")),
+        _table("groups", "Subgroups of examples", GROUPS, _AUROC, groups),
         _table("agreement", "Agreement between networks", AGREEMENT, _AGREEMENT, between_networks, who=()),
         _table("summaries", "Summaries", summaries, _SUMMARIES, removed),
-    ]  # fmt: skip
+    ]
     return [table for table in tables if table.rows]
 
 
@@ -240,11 +229,19 @@ def _parts(runs: Sequence[tuple[Entry, InformationResult]], field: str, name: st
     ]
 
 
+def _with_totals(row: Row) -> Row:
+    """Return error estimates, and of how many scores of each seed their counts are."""
+    believed = values(row, "believed")
+    doubted = [retrained - of_them for retrained, of_them in zip(values(row, "retrained"), believed, strict=False)]
+    totals = {"believable_of": [row["train_size"]] * seeds_of(row), "rightly_believed_of": believed}
+    return {**row, **totals, "rightly_doubted_of": doubted}
+
+
 def _summary_rows(result: InformationResult) -> list[Record]:
     """Return a row per fraction removed: the accuracy of every order, and whether a class has no example left."""
     summaries = result.summaries
     return [] if summaries is None else [
-        {"whose": accuracy_of(result), "removed": removed}
+        {"whose": accuracy_of(summaries, result.config, result.eraser_fit), "removed": removed}
         | {order: [curve[i] for curve in curves] for order, curves in trials(summaries).items()}
         | {
             f"{order}_lacks_classes": min(left[i] for left in lefts) < result.num_classes
@@ -272,19 +269,13 @@ def trials(summaries: SummaryCurves) -> dict[str, list[list[float]]]:
     return curves
 
 
-def whose(summaries: SummaryCurves, config: Options) -> str:
-    """Describe the network whose accuracy a run's summaries report."""
+def accuracy_of(summaries: SummaryCurves, config: Options, eraser_fit: str | None) -> str:
+    """Describe the network whose accuracy a run's summaries report, and the data of its eraser."""
     if summaries.network == "linearized":
-        return "of the linearised network"
+        return "; ".join(["of the linearised network", *eraser_note(eraser_fit)])
     model = config["sample_info"]["summaries"].get("model")
     changed = ", ".join(f"{key}={value}" for key, value in model.items()) if isinstance(model, Mapping) else ""
-    return f"of the network trained again{f' ({changed})' if changed else ''}"
-
-
-def accuracy_of(result: InformationResult) -> str:
-    """Describe the network whose accuracy is reported, and the data of its eraser."""
-    assert result.summaries is not None
-    return "; ".join([whose(result.summaries, result.config), *eraser_note(result.eraser_fit)])
+    return "; ".join([f"of the network trained again{f' ({changed})' if changed else ''}", *eraser_note(eraser_fit)])
 
 
 def eraser_note(fit: str | None) -> list[str]:
