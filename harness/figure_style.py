@@ -112,12 +112,6 @@ def _dark_mode() -> bytes:
     return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}".encode()
 
 
-def css_colour(light: str) -> str:
-    """Return a colour of a figure as CSS of a page that is light or dark."""
-    dark = _DARK.get(light.lower(), light)
-    return light if dark == light else f"light-dark({light}, {dark})"
-
-
 def draw_image(ax: "Axes", image: "Tensor") -> None:
     """Draw an image [C, H, W] in 0..1, of three channels in colours, else in grey levels, without axes."""
     image = image.detach().cpu().float().clamp(0, 1)

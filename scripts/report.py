@@ -2,11 +2,10 @@
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
-python -m scripts.report runs/ --columns bits_per_label,excess_bits   # in this order; all: every one there is
+python -m scripts.report runs/ --columns bits_per_label excess_bits   # in this order; all: every one there is
 python -m scripts.report runs/ --wandb TEAM                           # also saves a W&B workspace with the tables
 """
 
-import argparse
 import json
 import sys
 import time
@@ -15,16 +14,14 @@ from pathlib import Path
 
 import jinja2
 
-from conf.check import unknown_key
 from conf.error_messages import explain
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
-from harness.figure_style import css_colour
 from harness.result import as_json
 from harness.results.arrange import Comparison, arrange, colours_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import Drawing, draw_parts, figures_of
-from harness.results.read import Note, read_runs
+from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line, printable
@@ -45,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     about = f"of codes and runs: all, or some of {', '.join(BY_NAME)}; CSV files have all"
-    command.add_argument("--columns", type=columns, default=(), help=about)
+    command.add_argument("--columns", nargs="+", choices=("all", *BY_NAME), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
@@ -54,22 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.out.exists() and not options.out.is_dir():
         command.error(f"--out={options.out} is a file: give a folder")
     try:
-        return build(options.runs, options.out, options.columns, options.wandb)
+        chosen = BY_NAME if "all" in options.columns else dict.fromkeys(options.columns)  # each once
+        return build(options.runs, options.out, [*chosen], options.wandb)
     except OSError as error:
         print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return 1
-
-
-def columns(written: str) -> list[str]:
-    """Return names of columns, each once.
-
-    Raises:
-        ArgumentTypeError: one that there is not.
-    """
-    names = list(BY_NAME) if written == "all" else list(dict.fromkeys(written.split(",")))
-    if unknown := [name for name in names if name not in BY_NAME]:
-        raise argparse.ArgumentTypeError(unknown_key(unknown[0], [*BY_NAME, "all"], "column "))
-    return names
 
 
 def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: str = "") -> int:
@@ -91,7 +77,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         written = write_tables(tables, out)
         figures = draw_figures(sections, colours, out, problems.append, display)
         remarks = [*map(one_line, problems)]
-        page = write_page(tables, figures, out, roots, remarks, colours)
+        page = write_page(tables, figures, out, roots, remarks)
     print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
     print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
@@ -152,23 +138,13 @@ def draw_figures(
 
 
 def write_page(
-    tables: Sequence[Table],
-    figures: Files,
-    out: Path,
-    roots: Sequence[Path],
-    remarks: Sequence[str],
-    colours: Mapping[Label, str],
+    tables: Sequence[Table], figures: Files, out: Path, roots: Sequence[Path], remarks: Sequence[str]
 ) -> Path:
     """Write index.html: report_page.html with tables, figures, and remarks on the runs found below `roots`."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {
-        "duration": duration,
-        "pretty": lambda value: json.dumps(as_json(value), indent=2, ensure_ascii=False),
-    }
-    page = environment.get_template("report_page.html").render(
+    page = jinja2.Template(
+        Path(__file__).with_name("report_page.html").read_text(encoding="utf-8"), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    ).render(
         built=time.strftime("%Y-%m-%d %H:%M"),
         roots=[printable(str(root)) for root in roots],
         remarks=remarks,
@@ -176,10 +152,17 @@ def write_page(
         figures=figures,
         common=common_notes(tables),
         common_heading=COMMON,
-        colours={eraser: css_colour(colour) for eraser, colour in colours.items()},
-    )
+        described=described,
+    )  # fmt: skip
     write_text(out / "index.html", page)
     return out / "index.html"
+
+
+def described(run: StoredRun) -> str:
+    """Return a run's state or cost, certificate and configuration as JSON."""
+    names = ("seeds", "parameters", "timing", "versions", "certificate")
+    about = {"state": run.state} if run.result is None else {name: getattr(run.result, name) for name in names}
+    return json.dumps(as_json(about | {"config": run.config}), indent=2, ensure_ascii=False)
 
 
 if __name__ == "__main__":

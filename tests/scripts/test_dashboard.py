@@ -19,7 +19,7 @@ def sent(tmp_path: Path, no_figures, monkeypatch, capsys) -> dict:
             write_run(tmp_path / "runs", "mdl", "digits", eraser, model)
     saved: list[ws.Workspace] = []
     monkeypatch.setattr(ws.Workspace, "save", lambda one: saved.append(one) or SimpleNamespace(url="https://there"))
-    shown = ["--columns", "bits_per_label,bits_per_label_difference,crossing"]
+    shown = ["--columns", "bits_per_label", "bits_per_label_difference", "crossing"]
     assert main([str(tmp_path / "runs"), "--out", str(tmp_path / "report"), "--wandb", "me/mine", *shown]) == 0
     assert "W&B:     https://there" in capsys.readouterr().out
     (workspace,) = saved

@@ -79,7 +79,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
     lines = [{"epochs": epochs, "change": [*seeds]} for epochs, seeds in values.items()]
     columns = [spread("change", "change", ",.1f"), Column("epochs", lambda line: line["epochs"])]
     table = Table.of("lines", columns, lines, title="Lines")
-    page = write_page([table], {}, tmp_path, [tmp_path], [], {})
+    page = write_page([table], {}, tmp_path, [tmp_path], [])
     with opened(page) as browser:
         sheet = browser.find_element("css selector", "section")
         up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]
@@ -114,7 +114,7 @@ def test_a_row_shows_certificate_and_configuration_on_demand(browser) -> None:
     assert not run.is_displayed()
     browser.find_element("css selector", "tbody tr:nth-child(2) button").send_keys(" ")  # by keyboard
     assert run.is_displayed()
-    assert "of a device, seeds 0, 1" in run.text
+    assert '"seconds": 100.0' in run.text
     assert '"covariance_gap": 0.7' in run.text
     assert '"name": "leace"' in run.text
     run.find_element("css selector", "button").click()
@@ -145,8 +145,6 @@ def test_sample_information_sorts_by_its_numbers(browser) -> None:
     up = [float(text.split(" ")[0]) for text in column(runs, "F-SI, mean")]
     assert len(up) == 20
     assert up == sorted(up)  # 9e-06 before 1e-05: numbers, not words
-    square = runs.find_element("css selector", "tbody tr:first-child .swatch")
-    assert square.value_of_css_property("background-color") == "rgba(213, 94, 0, 1)"  # QLEACE's
 
 
 @pytest.mark.parametrize("width", [1280, 390])
