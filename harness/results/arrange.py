@@ -39,7 +39,7 @@ from harness.figure_style import ERASER_COLOURS, eraser_colours
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, Result, TrainedResult
 from harness.result_fields import Coded, stuck, untrained
-from harness.results.comparison import differences, reader
+from harness.results.comparison import differences
 from harness.results.frames import run_frame
 from harness.results.learning_curve_measures import area_bits, sample_complexity, surplus_bits
 from harness.results.read import Note, StoredRun
@@ -109,9 +109,10 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         note: called with a line on each run or file that is left out.
     """
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
+    settings = [{key: value for key, value in setting(run.config).items() if key not in CODES} for run in stored]
     parts = [
-        {"command": {"name": run.command}, "dataset": dataset, "setting": _without_codes(run.config)}
-        for run, dataset in zip(stored, _datasets(stored), strict=True)
+        {"command": {"name": run.command}, "dataset": dataset, "setting": described}
+        for run, dataset, described in zip(stored, _datasets(stored), settings, strict=True)
     ]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",), ("dataset",))
     groups: dict[Label, list[int]] = {}
@@ -120,8 +121,8 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     comparisons = []
     for label, group in sorted(groups.items(), key=lambda item: str(item[0])):
         of_group = [stored[i] for i in group]
-        settings = {setting_text(run.config) for run in of_group}  # codes go unsaid that only some have
-        text = settings.pop() if len(settings) == 1 else setting_text(of_group[0].config, without=CODES)
+        texts = {setting_text(run.config) for run in of_group}  # codes go unsaid that only some have
+        text = texts.pop() if len(texts) == 1 else setting_text(of_group[0].config, without=CODES)
         described = parts[group[0]]["dataset"]
         name, dataset = (_in_full(one, described) for one in (label, datasets[group[0]]))
         about = {"dataset": dataset, "setting": text}
@@ -129,10 +130,6 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         comparisons.append(Comparison(entries, of_group[0].command, dataset, text, file_name(str(name))))
     counts = Counter(one.name for one in comparisons)
     return [one if counts[one.name] == 1 else replace(one, name=f"{one.name}-{i}") for i, one in enumerate(comparisons)]
-
-
-def _without_codes(config: Options) -> Options:
-    return {key: value for key, value in setting(config).items() if key not in CODES}
 
 
 def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
@@ -143,24 +140,20 @@ def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
         zip(models, erasers, runs, strict=True),
         key=lambda one: (label_order(one[0]), label_order(one[1]), -len(one[2].seeds)),
     )
-    newest = {
-        (model, eraser, *run.seeds): run
-        for model, eraser, run in sorted(placed, key=lambda one: one[2].started)
-        if run.result is not None
-    }
+    by_start = sorted(placed, key=lambda one: one[2].started)
+    newest = {(model, eraser, *run.seeds): run for model, eraser, run in by_start}
     cells: dict[tuple[Label, Label], list[StoredRun]] = {}
+    seeds: dict[Label, set[int]] = {}
     for model, eraser, run in placed:
-        of_cell = cells.setdefault((model, eraser), [])
-        if run.result is not None and (other := newest[model, eraser, *run.seeds]) is not run:
-            note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
+        if (other := newest[model, eraser, *run.seeds]) is run:
+            cells.setdefault((model, eraser), []).append(run)
+            seeds.setdefault(model, set()).update(run.seeds)
         else:
-            of_cell.append(run)
+            note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
     entries = [_entry(model, eraser, of_cell, note) for (model, eraser), of_cell in cells.items()]
     controls = {entry["model"]: entry for entry in entries[::-1] if entry["eraser"].name == "control"}
-    seeds: dict[Label, set[int]] = {}
     for entry in entries:
         entry["is_control"] = controls.get(entry["model"]) is entry
-        seeds.setdefault(entry["model"], set()).update(seed for run in _runs(entry) for seed in run.seeds)
     frame = run_frame(run for entry in entries for run in entry["runs"])
     frame["entry"] = [i for i, entry in enumerate(entries) for run in entry["runs"] for _ in run.seeds]
     frame = frame.drop_duplicates(["entry", "seed"])
@@ -168,18 +161,16 @@ def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
         entry |= {**frame[frame["entry"] == i].to_dict("list"), **entry}
     frame["model"] = [entries[i]["model"] for i in frame["entry"].tolist()]
     is_control = frame["entry"].isin([i for i, entry in enumerate(entries) if entry["is_control"]])
-    losses = reader(lambda line: note(f"{line}: no error over test examples"))
     for column in COMPARED:
-        for (_, i), difference in holm(differences(frame, column, ("model", "entry"), is_control, losses)).items():
+        compared = differences(
+            frame, column, ("model", "entry"), is_control, lambda line: note(f"{line}: no error over test examples")
+        )
+        for (_, i), difference in holm(compared).items():
             entries[i][f"{column}_difference"] = difference
     for entry in entries:
         entry["incomplete"] = _incomplete(entry, len(seeds[entry["model"]]))
         entry |= _of_curves(entry, controls.get(entry["model"]))
     return entries
-
-
-def _runs(entry: Entry) -> list[StoredRun]:
-    return [*entry["runs"], *entry["unfinished"]]
 
 
 def _entry(model: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -> Entry:

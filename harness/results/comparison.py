@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.statistics import Array, Difference, Spread, holm, paired_difference
+from harness.statistics import Difference, Spread, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
-Losses = Callable[[tuple[str, ...]], Mapping[int, Array]]  # of test examples, by seed, of runs in some directories
 
 
 def differences(
-    runs: pd.DataFrame, value: str, by: Sequence[str], is_baseline: "pd.Series[bool]", losses: Losses
+    runs: pd.DataFrame, value: str, by: Sequence[str], is_baseline: "pd.Series[bool]", note: Callable[[str], object]
 ) -> dict[tuple, Difference]:
     """Return the mean difference to the baseline's runs by group, paired by seed; their p-values are not corrected.
 
@@ -26,8 +25,9 @@ def differences(
         value: the column to compare.
         by: columns that name what a group shares with its baseline, and the group.
         is_baseline: which rows are compared with.
-        losses: reads losses of test examples, for the error over them.
+        note: called with a line on each damaged file of losses of test examples, for the error over them.
     """
+    losses = functools.lru_cache(maxsize=64)(lambda directories: read_test_bits(map(Path, directories), note))
     measured, by_group = runs[runs[value].notna()], {}
     controls = measured[is_baseline[measured.index]]
     key: Any
@@ -41,11 +41,6 @@ def differences(
                 error = error_over_examples(erased, unerased, pairs["seed"].tolist())
             by_group[key] = paired_difference(pairs[value].tolist(), pairs[f"{value}_control"].tolist(), error)
     return by_group
-
-
-def reader(note: Callable[[str], object]) -> Losses:
-    """Return a function that reads losses of test examples, each file once; damaged files are noted and left out."""
-    return functools.lru_cache(maxsize=64)(lambda directories: read_test_bits(map(Path, directories), note))
 
 
 def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "control") -> pd.DataFrame:
@@ -76,7 +71,7 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
     by = ["pair_id", "eraser_id"]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
     measured = measured.drop_duplicates([*by, "seed"], keep="last").sort_index()
-    raw = differences(measured, value, by, measured["eraser"] == baseline, reader(lambda _: None))
+    raw = differences(measured, value, by, measured["eraser"] == baseline, lambda _: None)
     corrected, rows = holm(raw), []
     for key, seeds in measured.groupby(by, sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
