@@ -1,38 +1,23 @@
-"""Figures: files that follow dark mode, axes and legends, and one colour per eraser, safe for the colour-blind."""
+"""Figures: files that follow dark mode, axes and legends."""
 
 import contextlib
 import io
-import itertools
 import logging
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from erasure.store.atomic_files import replacing
-from harness.results.run_labels import Label
 
-if TYPE_CHECKING:  # the order of erasers needs no matplotlib
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
-C = TypeVar("C", Label, str)
-
-# Okabe & Ito's palette.
-ERASER_COLOURS = {
-    "control": "#4d4d4d",
-    "leace": "#0072B2",
-    "oracle_leace": "#56B4E9",
-    "alf_qleace": "#E69F00",
-    "qleace": "#D55E00",
-    "gradient": "#009E73",
-    "random": "#CC79A7",
-}
 _DARK = {  # colours of figures in light mode that are others in dark mode, where they would not be seen
     "#000000": "#e6e6e6",
     "#333333": "#d0d0d0",
@@ -43,8 +28,6 @@ _DARK = {  # colours of figures in light mode that are others in dark mode, wher
     "#e6e6e6": "#3a3a3a",
     "#ffffff": "#161616",
 }
-_SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-
 STYLE: Any = {  # matplotlib rc parameters
     "font.size": 11,
     "axes.titlesize": 12,
@@ -63,11 +46,8 @@ _LONGEST_LABEL = 200  # characters
 
 
 @contextlib.contextmanager
-def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> "Iterator[Figure]":
+def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> Iterator[Figure]:
     """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
@@ -75,14 +55,14 @@ def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> "Ite
 
 
 @contextlib.contextmanager
-def figure_of_panels(path: Path, count: int) -> "Iterator[tuple[Figure, list[Axes]]]":
+def figure_of_panels(path: Path, count: int) -> Iterator[tuple[Figure, list[Axes]]]:
     """Yield a figure, to be written as `figure_at` does, and its panels, three per row with room for a legend above."""
     wide, high = min(3, count), math.ceil(count / 3)
     with figure_at(path, max(6.0, 4.7 * wide), 3.7 * high + 0.4) as figure:
         yield figure, [figure.add_subplot(high, wide, i + 1) for i in range(count)]
 
 
-def save(figure: "Figure", path: Path, dpi: float = 200) -> None:
+def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     """Write a figure, without its empty margins, to `path` and, to print, to a PDF next to it.
 
     An SVG has no background and follows the reader's light or dark mode.
@@ -112,7 +92,7 @@ def _dark_mode() -> bytes:
     return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}".encode()
 
 
-def draw_image(ax: "Axes", image: "Tensor") -> None:
+def draw_image(ax: Axes, image: Tensor) -> None:
     """Draw an image [C, H, W] in 0..1, of three channels in colours, else in grey levels, without axes."""
     image = image.detach().cpu().float().clamp(0, 1)
     drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)
@@ -120,32 +100,20 @@ def draw_image(ax: "Axes", image: "Tensor") -> None:
     hide_axes(ax)
 
 
-def hide_axes(ax: "Axes") -> None:
+def hide_axes(ax: Axes) -> None:
     """Hide ticks and frame, as for an image, and save the time that it takes to measure them."""
     for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
         part.set_visible(False)
 
 
-def name_row(ax: "Axes", name: str, **options: Any) -> None:
+def name_row(ax: Axes, name: str, **options: Any) -> None:
     """Write the name of a row of images to the left of its first."""
     ax.yaxis.set_visible(True)
     ax.set_yticks([])
     ax.set_ylabel(wrapped(name), fontsize=9, **options)
 
 
-def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
-    """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
-    colours: dict[C, str] = {}
-    taken: set[str] = set()
-    spare = itertools.cycle(_SPARE)
-    for column in columns:
-        name = column.name if isinstance(column, Label) else column
-        colours[column] = ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in taken else next(spare)
-        taken.add(name)
-    return colours
-
-
-def chance_line(ax: "Axes", bits: float, label: str) -> None:
+def chance_line(ax: Axes, bits: float, label: str) -> None:
     """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
     ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
@@ -166,7 +134,7 @@ def wrapped(text: str, inches: float = 100.0) -> str:
     return textwrap.fill(plain, max(12, int(11 * inches)), break_on_hyphens=False)
 
 
-def band(ax: "Axes", x: Any, values: Any, **line: Any) -> None:
+def band(ax: Axes, x: Any, values: Any, **line: Any) -> None:
     """Draw the mean of several lines, `values` [S, m] over `x` [m], and a band of a standard deviation around it."""
     lines = np.array(values)
     middle = lines.mean(0)
@@ -175,7 +143,7 @@ def band(ax: "Axes", x: Any, values: Any, **line: Any) -> None:
     ax.fill_between(x, middle - deviation, middle + deviation, color=line["color"], alpha=0.18, linewidth=0)
 
 
-def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
+def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend above all panels, where it covers no data."""
     handles: dict[str, Artist] = {}
     for ax in axes:

@@ -35,7 +35,6 @@ import numpy as np
 
 from conf import Options
 from conf.run_identity import identifying
-from harness.figure_style import ERASER_COLOURS, eraser_colours
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, Result, TrainedResult
 from harness.result_fields import Coded, stuck, untrained
@@ -43,7 +42,7 @@ from harness.results.comparison import differences
 from harness.results.frames import run_frame
 from harness.results.learning_curve_measures import area_bits, sample_complexity, surplus_bits
 from harness.results.read import Note, StoredRun
-from harness.results.run_labels import Label, labels
+from harness.results.run_labels import ERASER_COLOURS, Label, eraser_colours, labels
 from harness.results.run_settings import comparable, setting, setting_text
 from harness.results.table import file_name
 from harness.statistics import holm

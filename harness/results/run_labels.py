@@ -1,8 +1,10 @@
-"""Labels of runs that are compared: names, and the fewest options that tell them apart."""
+"""Labels of runs that are compared: names, the fewest options that tell them apart, and a colour per eraser."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from conf import Options
 from harness.results.run_settings import flatten, whole
@@ -18,6 +20,16 @@ NAMES = {  # of what is usually written otherwise than its file is called
     "digits_cifar10": "digits + CIFAR-10",
     "image_folder": "image folder", "icassava": "iCassava", "cats_vs_dogs": "cats and dogs", "imdb": "IMDB",
 }  # fmt: skip
+ERASER_COLOURS = {  # in the order of tables; Okabe & Ito's palette, safe for the colour-blind
+    "control": "#4d4d4d",
+    "leace": "#0072B2",
+    "oracle_leace": "#56B4E9",
+    "alf_qleace": "#E69F00",
+    "qleace": "#D55E00",
+    "gradient": "#009E73",
+    "random": "#CC79A7",
+}
+SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 _SECTIONS = ("model", "eraser", "sample_info", "setting")
 
 
@@ -59,6 +71,21 @@ class Label:
     def _with_options(self, names: Iterable[str]) -> str:
         options = ", ".join(f"{key}={value}" if key else str(value) for key, value in self.options)
         return " · ".join(names) + (f" ({options})" if options else "")
+
+
+C = TypeVar("C", Label, str)
+
+
+def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
+    """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
+    colours: dict[C, str] = {}
+    taken: set[str] = set()
+    spare = itertools.cycle(SPARE_COLOURS)
+    for column in columns:
+        name = column.name if isinstance(column, Label) else column
+        colours[column] = ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in taken else next(spare)
+        taken.add(name)
+    return colours
 
 
 def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequence[str] = _SECTIONS) -> list[Label]:

@@ -23,7 +23,7 @@ from harness.figure_style import (
 )
 from harness.results.arrange import Comparison
 from harness.results.figures import Drawing
-from harness.results.run_labels import Label, display_name
+from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, display_name
 from harness.results.table import Row
 from harness.sample_info_fields import SummaryCurves
 from sample_info.report.tables import SCORES, accuracy_of, information, trials
@@ -37,9 +37,7 @@ _LINES = {  # colours and markers by order
 }
 _ON_DARK, _ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in light and dark mode
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
-_PALETTE = [
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
-]  # fmt: skip
+_PALETTE = [*ERASER_COLOURS.values(), *SPARE_COLOURS][1:]  # of groups; not the control's grey
 
 
 def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:

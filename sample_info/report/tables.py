@@ -14,7 +14,7 @@ from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import RUN, SEEDS, WHO, seeds_of
 from harness.results.run_settings import flatten
-from harness.results.table import Column, OverSeeds, Record, Row, Table, number, spread, spread_record, values, word
+from harness.results.table import Column, OverSeeds, Record, Row, Table, number, spread, values, word
 from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 
@@ -68,14 +68,12 @@ def _classes(entry: Row) -> str:
 
 
 def _notes(entry: Row) -> str:
-    """Return notes: what is missing, what the eraser was fitted on, correlation between seeds, the score with SGD."""
+    """Return notes: what is missing, what the eraser was fitted on, correlation between seeds."""
     notes = [f"†{entry['incomplete']}"] if entry["incomplete"] else []
     for result in (run.result for run in entry["runs"]):
         notes += eraser_note(result.eraser_fit)
         if (correlation := (result.between_seeds or {}).get("pearson")) is not None:
             notes.append(f"between seeds: r = {correlation:.2f}")
-    if sgd := values(entry, "si_sgd_nats"):
-        notes.append(f"SI with SGD's noise {mean(sgd):.2e}")
     return "; ".join(dict.fromkeys(notes))
 
 
@@ -126,7 +124,8 @@ RUNS = (
     spread("SI, mean", "si_nats", ".2e", "what it tells the weights"),
     number("accuracy", "accuracy", ".1%", _ACCURACY, over=mean),
     number("left out", "left_out_accuracy", ".1%", _LEFT_OUT, over=mean),
-    Column("notes", _notes, lambda entry: spread_record("si_sgd_nats", values(entry, "si_sgd_nats"))),
+    spread("SI, SGD", "si_sgd_nats", ".2e", "with the noise of SGD"),
+    Column("notes", _notes),
 )
 GROUPS = (
     word("group", "group"),

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.atomic_files import write_text
-from harness.figure_style import chance_line, eraser_colours, figure_at
+from harness.figure_style import chance_line, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck
 from harness.results.arrange import label_order
 from harness.results.read import read_runs
-from harness.results.run_labels import Label, display_name
+from harness.results.run_labels import Label, display_name, eraser_colours
 from harness.results.table import Table
 from harness.statistics import Spread
 from scripts.command_line import argument_parser

@@ -22,10 +22,10 @@ from omegaconf import OmegaConf
 import conf
 from conf import Options
 from conf.command_process import exit_code
-from harness.figure_style import eraser_colours, figure_at
+from harness.figure_style import figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
-from harness.results.run_labels import display_name
+from harness.results.run_labels import display_name, eraser_colours
 from harness.run_directory import CURVES, RESULT
 from harness.statistics import Spread
 from scripts.command_line import argument_parser

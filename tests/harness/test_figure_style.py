@@ -14,16 +14,14 @@ from matplotlib.figure import Figure
 from conf.groups import choices
 from harness import figure_style
 from harness.figure_style import (
-    ERASER_COLOURS,
     STYLE,
     band,
-    eraser_colours,
     figure_of_panels,
     save,
     shared_legend,
     wrapped,
 )
-from harness.results.run_labels import Label
+from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, eraser_colours
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -76,7 +74,7 @@ def luminance(colour: str) -> float:
     )
 
 
-@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *figure_style._SPARE])
+@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *SPARE_COLOURS])
 def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
     dark = figure_style._DARK.get(light.lower(), light)
     assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
