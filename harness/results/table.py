@@ -72,20 +72,29 @@ def word(heading: str, name: str) -> Column:
     return Column(heading, text, lambda row: {name: row[name]}, name=name)
 
 
+def numbers(
+    heading: str, form: str, over: Mapping[str, OverSeeds], meaning: str = "", name: str = "", scale: float = 1
+) -> Column:
+    """Return a column of numbers that are read together, `scale` times what CSV has; empty where one is unknown.
+
+    `over` has, by the name of a number, the function that makes one of those of several seeds.
+    """
+
+    def record(row: Row) -> Record:
+        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
+
+    def text(row: Row) -> str:
+        shown = record(row).values()
+        return "" if None in shown else form.format(*(scale * one for one in shown))
+
+    return Column(heading, text, record, meaning, name)
+
+
 def number(
     heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: OverSeeds = itemgetter(0)
 ) -> Column:
-    """Return a column of numbers, `scale` times what CSV has; `over` makes one of those of several seeds."""
-
-    def record(row: Row) -> Record:
-        known = values(row, name)
-        return {name: over(known) if known else None}
-
-    def text(row: Row) -> str:
-        value = record(row)[name]
-        return "" if value is None else format(value if scale == 1 else scale * value, form)
-
-    return Column(heading, text, record, meaning, name)
+    """Return a column of one number (`numbers`), of seeds that are alike unless `over` says what to make of them."""
+    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale)
 
 
 def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:

@@ -14,7 +14,7 @@ from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
 from harness.results.columns import RUN, SEEDS, WHO, seeds_of
 from harness.results.run_settings import flatten
-from harness.results.table import Column, OverSeeds, Record, Row, Table, number, spread, values, word
+from harness.results.table import Column, Record, Row, Table, number, numbers, spread, values, word
 from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 
@@ -83,28 +83,15 @@ def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
-def _together(heading: str, form: str, over: Mapping[str, OverSeeds]) -> Column:
-    """Return a column of numbers that are read together, each over seeds; empty where one is unknown."""
-
-    def record(row: Row) -> Record:
-        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
-
-    def text(row: Row) -> str:
-        numbers = record(row).values()
-        return "" if None in numbers else form.format(*numbers)
-
-    return Column(heading, text, record)
-
-
 def _ratio(heading: str, name: str) -> Column:
     """Return a column of ratios over examples: their median, mean over seeds, the least and the largest."""
     over = {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max}
-    return _together(heading, "{:.3g} ({:.3g} to {:.3g})", over)
+    return numbers(heading, "{:.3g} ({:.3g} to {:.3g})", over)
 
 
 def _count(heading: str, name: str) -> Column:
     """Return a column of scores counted over seeds, and of how many."""
-    return _together(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
+    return numbers(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
 
 
 _EXAMPLE = (
@@ -146,7 +133,7 @@ REFERENCES = (
 )
 ATTRIBUTION = (
     word("method", "method"),
-    _together(
+    numbers(
         "datamodeling score",
         "{:.3f} ({:.3f} to {:.3f})",
         dict.fromkeys(("datamodeling_mean", "datamodeling_low", "datamodeling_high"), mean),
