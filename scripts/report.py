@@ -45,11 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--columns", nargs="+", choices=("all", *BY_NAME), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
-    missing = [root for root in options.runs if not root.is_dir()]
-    if missing:
-        command.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
-    if options.out.exists() and not options.out.is_dir():
-        command.error(f"--out={options.out} is a file: give a folder")
     try:
         chosen = BY_NAME if "all" in options.columns else dict.fromkeys(options.columns)  # each once
         return build(options.runs, options.out, [*chosen], options.wandb)
@@ -67,7 +62,8 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         finished = [run.result for run in runs if run.result is not None]
         if not finished:
             print(*map(one_line, problems), sep="\n", file=sys.stderr)
-            print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
+            where = ", ".join(map(str, roots))
+            print(f"no finished run in {where}: give the runs_dir of mdl, train or sample_info", file=sys.stderr)
             return 1
         comparisons = arrange(runs, problems.append)
         colours = colours_of(comparisons)

@@ -25,6 +25,7 @@ Besides,
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -113,9 +114,9 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         {"command": {"name": run.command}, "dataset": dataset, "setting": described}
         for run, dataset, described in zip(stored, _datasets(stored), settings, strict=True)
     ]
-    datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",), ("dataset",))
+    datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
     groups: dict[Label, list[int]] = {}
-    for i, label in enumerate(labels(parts, ("command", "dataset"), ("dataset", "setting"))):
+    for i, label in enumerate(labels(parts, ("command", "dataset"))):
         groups.setdefault(label, []).append(i)
     comparisons = []
     for label, group in sorted(groups.items(), key=lambda item: str(item[0])):
@@ -217,11 +218,10 @@ def _of_curves(entry: Entry, control: Entry | None) -> Entry:
         return numbers
     targets = {seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()}
     if coded and targets.keys() >= coded.keys():
-        sizes = [sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items()]
-        enough = [n for n in sizes if n is not None]
-        whole = f"> {max(result.train_size for result, _ in coded.values())}"
-        surplus = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
-        numbers |= {"sample_complexity": max(enough) if len(enough) == len(sizes) else whole, "surplus_bits": surplus}
+        least = max(sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items())
+        above = f"> {max(result.train_size for result, _ in coded.values())}"
+        numbers["sample_complexity"] = above if least == math.inf else least
+        numbers["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
     common = [seed for seed in members if seed in targets]
     if common and entry is not control:
         both = [[each["members"][seed] for seed in common] for each in (entry, control)]

@@ -5,6 +5,7 @@ Excess description length (Donoway et al. 2026), surplus description length and 
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from harness.result import MdlResult
@@ -43,10 +44,10 @@ def surplus_bits(result: MdlResult, s: int, epsilon: float) -> float:
     return sum(labels * max(0.0, loss - epsilon) for labels, loss in blocks_of(result, s))
 
 
-def sample_complexity(result: MdlResult, s: int, epsilon: float) -> int | None:
-    """Return the εSC, the least training size whose network costs ε or less per new label; None: above N.
+def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
+    """Return the εSC, the least training size whose network costs ε or less per new label; infinite: above N.
 
     New are the labels of the next block; after the last size, those of the test split.
     """
     losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
-    return next((n for n, loss in losses if loss <= epsilon), None)
+    return next((n for n, loss in losses if loss <= epsilon), math.inf)

@@ -30,7 +30,7 @@ ERASER_COLOURS = {  # in the order of tables; Okabe & Ito's palette, safe for th
     "random": "#CC79A7",
 }
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-_SECTIONS = ("model", "eraser", "sample_info", "setting")
+_UNSAID = ("dataset", "model", "eraser", "sample_info", "setting")  # sections: "width", not "model.width"
 
 
 def display_name(name: str) -> str:
@@ -88,13 +88,12 @@ def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     return colours
 
 
-def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequence[str] = _SECTIONS) -> list[Label]:
+def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]:
     """Label each description by its parts' names and the fewest options that tell it from its namesakes.
 
     Args:
         descriptions: nested options of what is labelled.
         named: the parts whose names a label has.
-        unsaid: sections that keys of a label's options leave out: "width", not "model.width".
     """
     flat = [flatten(description) for description in descriptions]
     names = [tuple(str(options[f"{part}.name"]) for part in named) for options in flat]
@@ -105,7 +104,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequen
 
     def said(key: str) -> str:
         section, _, option = key.partition(".")
-        return option if option and section in unsaid else key
+        return option if option and section in _UNSAID else key
 
     return [
         Label(

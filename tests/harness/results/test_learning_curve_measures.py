@@ -41,4 +41,4 @@ def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: Mdl
     for n, loss in losses:
         first = next(size for size, other in losses if other <= loss)
         assert sample_complexity(result, 0, loss) == (first if first <= n else n)
-        assert sample_complexity(result, 0, -1.0) is None
+        assert sample_complexity(result, 0, -1.0) == math.inf
