@@ -31,8 +31,6 @@ from sample_info.report.tables import tables_of
 from scripts.command_line import argument_parser
 
 MAX_FIGURES = 60  # a figure takes half a second
-
-
 Section = tuple[Table, Mapping[str, Drawing]]  # a table, and its figures by caption
 Files = Mapping[str, Sequence[tuple[str, str]]]  # by name of a table: captions and paths of its drawn figures
 
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = BY_NAME if "all" in options.columns else dict.fromkeys(options.columns)  # each once
         return build(options.runs, options.out, [*chosen], options.wandb)
     except OSError as error:
-        print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
+        print(f"no whole report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return 1
 
 

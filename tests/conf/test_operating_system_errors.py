@@ -116,7 +116,9 @@ def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path
     assert "2 runs: 2 finished" in capsys.readouterr().out
     assert report(["runs", "--out", "runs/report"]) == 1
     message = last_line(capsys.readouterr().err)
-    assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", message)
+    assert re.fullmatch(
+        r"no whole report: runs/report.*: Permission denied; .* another folder for it with --out", message
+    )
 
 
 def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command, real_figures, monkeypatch) -> None:
