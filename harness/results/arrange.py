@@ -65,20 +65,14 @@ class Comparison:
     Attributes:
         entries: model by model, the erasers in the order of `label_order`; one for each pair that has been run.
         command: "mdl", "train" or "sample_info".
-        dataset: its label, with the name of its folder.
-        setting: as on a command line (`setting_text`).
+        title: command, dataset and setting, as people write them.
         name: a name for files, unique among comparisons: mdl-cifar10-train-quick.
     """
 
     entries: list[Entry]
     command: str
-    dataset: Label
-    setting: str
+    title: str
     name: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.command}: {', '.join(filter(None, [self.dataset.display, self.setting]))}"
 
     @property
     def finished(self) -> list[Entry]:
@@ -125,9 +119,9 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         text = texts.pop() if len(texts) == 1 else setting_text(of_group[0].config, without=CODES)
         described = parts[group[0]]["dataset"]
         name, dataset = (_in_full(one, described) for one in (label, datasets[group[0]]))
-        about = {"dataset": dataset, "setting": text}
-        entries = [entry | about for entry in _entries(of_group, note)]
-        comparisons.append(Comparison(entries, of_group[0].command, dataset, text, file_name(str(name))))
+        entries = [entry | {"dataset": dataset, "setting": text} for entry in _entries(of_group, note)]
+        title = f"{of_group[0].command}: {', '.join(filter(None, [dataset.display, text]))}"
+        comparisons.append(Comparison(entries, of_group[0].command, title, file_name(str(name))))
     counts = Counter(one.name for one in comparisons)
     return [one if counts[one.name] == 1 else replace(one, name=f"{one.name}-{i}") for i, one in enumerate(comparisons)]
 

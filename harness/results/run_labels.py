@@ -78,14 +78,12 @@ C = TypeVar("C", Label, str)
 
 def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
-    colours: dict[C, str] = {}
-    taken: set[str] = set()
+    names = [column.name if isinstance(column, Label) else column for column in columns]
     spare = itertools.cycle(SPARE_COLOURS)
-    for column in columns:
-        name = column.name if isinstance(column, Label) else column
-        colours[column] = ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in taken else next(spare)
-        taken.add(name)
-    return colours
+    return {
+        column: ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in names[:i] else next(spare)
+        for i, (column, name) in enumerate(zip(columns, names, strict=True))
+    }
 
 
 def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]:

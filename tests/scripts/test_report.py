@@ -141,7 +141,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     blocks = arrange(read_runs([runs]))
-    settings = {block.name: block.setting for block in blocks}
+    settings = {block.name: block.entries[0]["setting"] for block in blocks}
     assert settings == {
         "mdl-digits-train-paper": "train=paper, mdl=paper",
         "mdl-digits-train-quick": "train=quick, mdl=quick",
@@ -151,7 +151,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
         runs_of = [run for entry in block.entries for run in entry["runs"]]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
         assert {str(entry["model"]) for entry in block.entries} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
-        assert block.setting.replace("_", r"\_") in (out / "tables" / f"{block.name}.tex").read_text()
+        assert block.entries[0]["setting"].replace("_", r"\_") in (out / "tables" / f"{block.name}.tex").read_text()
 
 
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figures) -> None:

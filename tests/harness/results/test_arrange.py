@@ -99,13 +99,13 @@ def test_what_varies_among_namesakes_is_in_their_label() -> None:
 def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
     grids = arrange([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
-    assert [grid.setting for grid in grids] == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
-    assert [grid.title for grid in grids] == [f"train: digits, {grid.setting}" for grid in grids]
+    settings = ("train=default", "train=quick", "train=quick, train.lr=0.5")
+    assert [grid.title for grid in grids] == [f"train: digits, {setting}" for setting in settings]
     assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
     assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
     (grid,) = arrange(coded)  # but not those that differ in the code of the labels
-    assert grid.setting == "train.lr=0.1, mdl=paper"
+    assert grid.entries[0]["setting"] == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
@@ -116,9 +116,10 @@ def test_image_folders_are_told_apart_by_their_last_folder_and_not_by_where_that
     (one,) = arrange([folder("data/cifar10"), folder("/elsewhere/cifar10")])
     assert one.title == "train: image folder (root=cifar10), train.lr=0.1"
     both = arrange([folder("data/cifar10"), folder("data/cifar10-again")])
-    assert [str(each.dataset) for each in both] == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
+    names = [str(each.entries[0]["dataset"]) for each in both]
+    assert names == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
     (digits,) = arrange([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")])
-    assert str(digits.dataset) == "digits"  # whose name says what it is
+    assert str(digits.entries[0]["dataset"]) == "digits"  # whose name says what it is
 
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
@@ -147,7 +148,7 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     smaller = write_small_run(runs, "control", command="train", seeds=(4, 5))
     edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
-    assert sorted(str(block.dataset) for block in arrange(read_runs([runs]))) == [
+    assert sorted(str(block.entries[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
         "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
@@ -196,7 +197,8 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
         "mlp (width=128, mdl.code=replay)",
     ]
     assert models_of(block) == labels
-    assert (block.setting, quick.setting) == ("train=paper, mdl=paper", "train=quick, mdl=quick")
+    settings = [each.entries[0]["setting"] for each in (block, quick)]
+    assert settings == ["train=paper, mdl=paper", "train=quick, mdl=quick"]
     replayed = {entry["eraser"].name: entry for entry in block.entries if str(entry["model"]) == labels[1]}
     expected = mean(replayed["leace"]["bits_per_label"]) - mean(replayed["control"]["bits_per_label"])
     assert f"{replayed['leace']['bits_per_label_difference']}".startswith(f"{expected:+.3f} ±")
@@ -207,4 +209,4 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     alone = tmp_path / "alone"
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]))
-    assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
+    assert only.entries[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"

@@ -138,7 +138,7 @@ def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Pa
 def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
     write_run(tmp_path)
     (block,) = arrange(read_runs([tmp_path]))
-    assert block.dataset.display == "CIFAR-10 (normalize=zscore)"
+    assert block.entries[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
     assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
     paper = table_of(block, ["published_units"])
     assert "Table 16's unit" in paper.markdown()
