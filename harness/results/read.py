@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conf import Options
 from erasure.store.checked_files import read_json
-from erasure.store.regular_files import DamagedFileError, IrregularFileError
+from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result
 from harness.result_fields import published_units
@@ -103,10 +103,8 @@ def read_run(directory: Path) -> StoredRun:
         result = read_json(directory / RESULT)
     except FileNotFoundError:
         return _unfinished(directory)
-    except IrregularFileError as error:
-        raise ValueError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
+        reason = error.strerror if isinstance(error, OSError) else getattr(error, "reason", "edited or damaged")
         raise ValueError(
             f"{RESULT} cannot be used ({reason}): launch the run again, which keeps this file aside"
         ) from error

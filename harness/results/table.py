@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 
 from erasure.progress import console
@@ -164,10 +165,10 @@ class Table:
 
     def show(self, title: str = "", without: Sequence[str] = ()) -> None:
         """Print it on stdout, below its title or another, and its notes but for some."""
-        table = RichTable(*self.headings, box=box.SIMPLE_HEAD, pad_edge=False, title=title or self.title)
-        table.title_justify = "left"
-        for column in table.columns:
-            column.overflow = "fold"
+        columns = (RichColumn(heading, overflow="fold") for heading in self.headings)
+        table = RichTable(
+            *columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title or self.title, title_justify="left"
+        )
         for row in self.rows:
             table.add_row(*row)
         output = console(min_width=sum(max(map(len, each)) + 3 for each in zip(self.headings, *self.rows, strict=True)))
