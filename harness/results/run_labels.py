@@ -33,9 +33,9 @@ SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99
 _UNSAID = ("dataset", "model", "eraser", "sample_info", "setting")  # sections: "width", not "model.width"
 
 
-def display_name(name: str) -> str:
-    """Return the usual spelling of a name of the command line: "qleace" is "QLEACE"."""
-    return NAMES.get(name, name)
+def display_name(name: "str | Label") -> str:
+    """Return the usual spelling of a name of the command line, or of a label: "qleace" is "QLEACE"."""
+    return name.display if isinstance(name, Label) else NAMES.get(name, name)
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +47,7 @@ class Label:
 
     Attributes:
         names: of the parts.
-        options: keys and values, numbers as they are and others as text; a remark has an empty key.
+        options: keys and values, numbers as they are and others as text.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ class Label:
         return replace(self, options=(*self.options, (key, value)))
 
     def _with_options(self, names: Iterable[str]) -> str:
-        options = ", ".join(f"{key}={value}" if key else str(value) for key, value in self.options)
+        options = ", ".join(f"{key}={value}" for key, value in self.options)
         return " · ".join(names) + (f" ({options})" if options else "")
 
 

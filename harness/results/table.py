@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from erasure.progress import console
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
-from harness.results.run_labels import Label, display_name
+from harness.results.run_labels import display_name
 from harness.statistics import Spread
 
 Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
@@ -67,10 +67,7 @@ def values(row: Row, name: str) -> list[Any]:
 def word(heading: str, name: str) -> Column:
     """Return a column of labels or names, which CSV has as the command line has them."""
 
-    def text(row: Row) -> str:
-        return row[name].display if isinstance(row[name], Label) else display_name(row[name])
-
-    return Column(heading, text, lambda row: {name: row[name]}, name=name)
+    return Column(heading, lambda row: display_name(row[name]), lambda row: {name: row[name]}, name=name)
 
 
 def numbers(
@@ -105,13 +102,11 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
         known = [one if scale == 1 else round(scale * one, 10) for one in values(row, name)]  # 54.45 for 0.5445
         return format(Spread.of(known), form) if known else ""
 
-    return Column(heading, text, lambda row: spread_record(name, values(row, name)), meaning, name)
+    def record(row: Row) -> Record:
+        over = Spread.of(known) if (known := values(row, name)) else None
+        return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
 
-
-def spread_record(name: str, known: Sequence[float]) -> Record:
-    """Return mean and standard deviation as CSV has them."""
-    over = Spread.of(known) if known else None
-    return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
+    return Column(heading, text, record, meaning, name)
 
 
 @dataclass(frozen=True)

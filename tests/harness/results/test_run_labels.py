@@ -24,7 +24,6 @@ def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None
 
 def test_labels_are_spelled_as_people_write_names() -> None:
     assert Label(("mnist", "mlp"), (("width", 64),)).display == "MNIST · MLP (width=64)"
-    assert Label(("alf_qleace",), (("num_directions", 3), ("", "a1"))).display == "ALF-QLEACE (num_directions=3, a1)"
     assert Label(("my_eraser", "leaceful")).display == "my_eraser · leaceful"
 
 
