@@ -42,8 +42,9 @@ def in_process(folder: str | None, command: str) -> str:
         patch.setattr(sys, "argv", [module, *words])
         patch.setenv("COLUMNS", "200")
         path = ROOT / module.replace(".", "/")
+        package = path / "__main__.py"
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")), run_name="__main__")
+            runpy.run_path(str(package if package.exists() else path.with_suffix(".py")), run_name="__main__")
     assert not ended.value.code
     look_in([])  # the folder of its --config-dir is that of this command alone
     return printed.getvalue()
