@@ -6,6 +6,7 @@ python -m scripts.report runs/ --columns bits_per_label excess_bits   # in this 
 python -m scripts.report runs/ --wandb TEAM                           # also saves a W&B workspace with the tables
 """
 
+import errno
 import json
 import sys
 import time
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--columns", nargs="+", choices=("all", *BY_NAME), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
+    if missing := [root for root in options.runs if not root.is_dir()]:
+        command.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     try:
         chosen = BY_NAME if "all" in options.columns else dict.fromkeys(options.columns)  # each once
         return build(options.runs, options.out, [*chosen], options.wandb)
@@ -97,12 +100,19 @@ def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: 
     ]
 
 
+def folder_in(out: Path, name: str) -> Path:
+    """Return `out/name`; raise OSError if it is a link, which could lead anywhere."""
+    if (folder := out / name).is_symlink():
+        raise OSError(errno.EPERM, "a link, which is not written through", str(folder))
+    return folder
+
+
 def write_tables(tables: Sequence[Table], out: Path) -> list[Path]:
     """Write tables.md with all tables, and LaTeX and CSV of each."""
     paths = [out / "tables.md"]
     write_text(paths[0], markdown_of(tables))
     for table in tables:
-        paths += [out / "tables" / f"{file_name(table.name)}.{kind}" for kind in ("tex", "csv")]
+        paths += [folder_in(out, "tables") / f"{file_name(table.name)}.{kind}" for kind in ("tex", "csv")]
         write_text(paths[-2], table.latex())
         write_text(paths[-1], table.csv())
     return paths
@@ -118,7 +128,7 @@ def draw_figures(
         display.update(0.4 + 0.55 * i / len(figures), f"figure {i + 1:,} of {len(figures):,}")
         name = f"{table} {caption}"
         try:
-            drawn = draw_parts(*figure, colours, out / "figures" / f"{file_name(name)}.svg")
+            drawn = draw_parts(*figure, colours, folder_in(out, "figures") / f"{file_name(name)}.svg")
         except OSError:
             raise
         except Exception as error:  # a run may be anybody's: the rest is shown all the same

@@ -13,7 +13,7 @@ from harness.results.arrange import arrange
 from harness.results.figures import is_sound
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Column, Table, file_name
-from scripts.report import main, write_page
+from scripts.report import folder_in, main, write_page
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
 
@@ -120,6 +120,10 @@ def test_files_stay_in_the_reports_folder(tmp_path: Path) -> None:
         assert name not in (".", "..")
     assert file_name("mdl · digits (train=quick, x=1)") == "mdl-digits-train-quick-x-1"
     assert len({file_name("数字"), file_name("数"), file_name("x" * 200), file_name("x" * 201)}) == 4
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tables").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="which is not written through"):
+        folder_in(tmp_path / "out", "tables")
 
 
 def test_nothing_to_report(tmp_path, capsys) -> None:
@@ -127,8 +131,10 @@ def test_nothing_to_report(tmp_path, capsys) -> None:
     assert main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 1
     assert "no finished run in" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    assert main([str(tmp_path / "absent")]) == 1
-    assert "absent: cannot be searched (No such file or directory)" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as refused:
+        main([str(tmp_path), str(tmp_path / "absent")])
+    assert refused.value.code == 2
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figures) -> None:
