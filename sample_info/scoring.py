@@ -24,7 +24,8 @@ from sample_info.linearized.sgd_steady_state import sgd_information
 from sample_info.linearized.trained_path import along_trained_path
 from sample_info.pairwise_files import keep_only, save_block
 from sample_info.references.registry import SUBSETS, references_of
-from sample_info.report.saved_scores import Scored, information_of, save_scores
+from sample_info.report.save_scores import Scored, save_scores
+from sample_info.report.score_summaries import information_of
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.training_problem import TrainingProblem, decisions

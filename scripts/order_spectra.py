@@ -15,7 +15,7 @@ import torch
 from conf.command_process import exit_code
 from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.store.atomic_files import write_text
-from harness.figure_style import figure_at
+from harness.figure_helpers import figure_at
 from harness.results.run_labels import display_name, eraser_colours
 from harness.results.table import Table
 from scripts.command_line import argument_parser

@@ -81,7 +81,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, each also as PDF")
     if team:
-        from scripts.dashboard import workspace
+        from scripts.wandb_workspace import workspace
 
         print(f"W&B:     {workspace(tables, team).save().url}")
     return 0

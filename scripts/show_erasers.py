@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
-from harness.figure_style import draw_image, name_row, save, wrapped
+from harness.figure_helpers import draw_image, name_row, save, wrapped
 from harness.results.run_labels import display_name
 from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, require_images

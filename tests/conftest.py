@@ -94,7 +94,7 @@ def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
             return choices_by_key(overrides, defaults, self_added) if used else None
 
         def leave_blank(figure: Figure, file: Any, **options: Any) -> None:
-            if isinstance(file, io.BytesIO):  # as `harness.figure_style` does
+            if isinstance(file, io.BytesIO):  # as `harness.figure_helpers` does
                 file.write(blank[options["format"]])
             else:
                 real["savefig"](figure, file, **options)

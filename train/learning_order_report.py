@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.figure_style import band, figure_at, shared_legend, wrapped
+from harness.figure_helpers import band, figure_at, shared_legend, wrapped
 from harness.loss_curves import crossing
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison, Entry

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from harness.figure_style import band, chance_line, figure_of_panels, shared_legend, wrapped
+from harness.figure_helpers import band, chance_line, figure_of_panels, shared_legend, wrapped
 from harness.results.arrange import Comparison, Entry, colours_of, model_of
 from harness.results.run_labels import Label, labels
 from harness.results.table import values

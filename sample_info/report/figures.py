@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from torch import Tensor
 
-from harness.figure_style import (
+from harness.figure_helpers import (
     band,
     draw_image,
     figure_at,

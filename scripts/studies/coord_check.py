@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.figure_style import figure_at
+from harness.figure_helpers import figure_at
 from harness.results.table import Table
 from models.mup import Parametrization
 from scripts.benchmark_images import standardised_digits

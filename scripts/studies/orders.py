@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.atomic_files import write_text
-from harness.figure_style import chance_line, figure_at
+from harness.figure_helpers import chance_line, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck
 from harness.results.arrange import label_order

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 import conf
 from conf import Options
 from conf.command_process import exit_code
-from harness.figure_style import figure_at
+from harness.figure_helpers import figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
 from harness.results.run_labels import display_name, eraser_colours

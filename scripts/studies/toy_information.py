@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from conf.command_process import exit_code
-from harness.figure_style import figure_at
+from harness.figure_helpers import figure_at
 from scripts.command_line import argument_parser
 
 _PER_CLASS, _EPOCHS, _BATCH, _LEARNING_RATE = 40, 200, 5, 0.1

@@ -2,16 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
-import torch
 
 from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.__main__ import headline
-from sample_info.report.saved_scores import _summary_of
 from sample_info.report.tables import tables_of
 from tests.made_up_runs import write_information_run
 
@@ -76,11 +71,3 @@ def test_one_summary_without_a_class_is_marked(tmp_path: Path) -> None:
     for least, mark in ((10, ""), (9, " *")):
         row = shown(tmp_path / mark, "summaries", summaries={**curves, "classes_left": {"top": [[10], [least]]}})
         assert row["top"] == f"90.0 ± 0.0{mark}"
-
-
-def test_the_top_tenth_of_nineteen_is_one() -> None:
-    labels, index = torch.zeros(19, dtype=torch.int64), torch.arange(19)
-    examples: Any = SimpleNamespace(labels=labels, index=index, dataset=SimpleNamespace(class_names=["a"]))
-    summary = _summary_of(torch.cat([torch.ones(18), torch.tensor([2.0])]), examples)
-    assert summary.share_of_top_tenth == pytest.approx(2 / 20)
-    assert (summary.median_nats, summary.largest_nats, summary.most_informative[0]) == (1.0, 2.0, 18)

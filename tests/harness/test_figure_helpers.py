@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from conf.groups import choices
-from harness import figure_style
-from harness.figure_style import (
+from harness import figure_helpers
+from harness.figure_helpers import (
     STYLE,
     band,
     figure_of_panels,
@@ -76,7 +76,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *SPARE_COLOURS])
 def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
-    dark = figure_style._DARK.get(light.lower(), light)
+    dark = figure_helpers._DARK.get(light.lower(), light)
     assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
 
 
