@@ -14,7 +14,7 @@ from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
 from harness.job import run_id
 from harness.loss_curves import sharp_drops
-from harness.result import Result, as_json, result_of
+from harness.result import Result, TrainResult, as_json, result_of
 from harness.result_fields import published_units
 from harness.run_directory import Run
 from mdl.codelength_and_power_law import online_code_bits
@@ -258,3 +258,14 @@ def _save_scores(path: Path, eraser: str, seeds: int, subset_seed: int) -> None:
     index, labels = torch.arange(_EXAMPLES) + _EXAMPLES * subset_seed, torch.arange(_EXAMPLES) % 10
     about = {"index": index, "label": labels, "given_label": labels.clone()}
     save_tensors(path, about | {"f_si_nats": f_si, "si_nats": 100 * f_si}, {"seeds": list(range(seeds))})
+
+
+def trained(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:
+    """Return a result of `train` with a test loss for each seed."""
+    losses = losses or [1.0, 2.0]
+    sections = {"dataset": {"name": "digits"}, "eraser": {"name": eraser}, "model": {"name": "mlp", "width": width}}
+    seeds = list(range(len(losses)))
+    config = {**sections, "seeds": seeds, "runs_dir": "nowhere"}
+    result = made_up(config=config, seeds=seeds, final={"loss_bits": losses, "accuracy": losses})
+    assert isinstance(result, TrainResult)
+    return result

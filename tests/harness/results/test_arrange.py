@@ -1,22 +1,25 @@
-"""Entries of tables: runs and seeds that are one, labels, settings, and what is damaged."""
+"""Entries of tables: runs and seeds that are one, labels, settings, differences to the control, and what is damaged."""
 
+import csv
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
-from harness.result import Result
+from harness.result import MdlResult, Result
 from harness.result_fields import Timing
 from harness.results.arrange import Comparison, Entry, arrange
 from harness.results.columns import table_of
 from harness.results.figures import scaling_panels
 from harness.results.read import StoredRun, read_runs
 from harness.run_directory import Run
-from tests.made_up_runs import edit_result, made_up, result_json, write_run, write_small_run
+from harness.statistics import Difference, holm, paired_difference
+from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
 
 
 @pytest.fixture
@@ -210,3 +213,87 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]))
     assert only.entries[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"
+
+
+def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
+    entries = arrange([trained(), trained("leace"), trained("leace", width=9)])[0].entries
+    compared = [
+        (str(entry["model"]), str(entry["eraser"]))
+        for entry in entries
+        if entry["test_loss_bits_difference"] is not None
+    ]
+    assert compared == [("mlp (width=8)", "leace")]
+    assert [entry["is_control"] for entry in entries] == [True, False, False]
+
+
+def test_what_stands_in_one_table_is_corrected_together() -> None:
+    runs = [trained(losses=[1.0, 2.0, 3.0]), trained("leace", [1.5, 2.4, 3.6]), trained("qleace", [1.4, 2.5, 3.4])]
+    alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
+    differences = [entry["test_loss_bits_difference"] for entry in arrange(runs)[0].entries]
+    assert differences == [None, *holm(dict(enumerate(alone))).values()]
+
+
+def code_result(finals, test_bits=None) -> MdlResult:
+    bits = list(finals)
+    test_bits = test_bits or {100: finals}
+    points = [
+        {"n": n, "ce_next_bits": at if n < max(test_bits) else None, "ce_test_bits": at, "epochs": [5 for _ in at]}
+        for n, at in test_bits.items()
+    ]
+    code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
+    config = {**made_up().config, "runs_dir": "nowhere"}
+    mdl_result = made_up(command="mdl", config=config, seeds=[0, 1, 2], mdl=code, curve=points,
+                    train_size=max(test_bits), power_law=[None] * 3,
+                    final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
+    assert isinstance(mdl_result, MdlResult)
+    return mdl_result
+
+
+def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
+    _, entry = arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0].entries
+    return entry["test_loss_bits_difference"], entry
+
+
+def test_backfire_is_significant_and_paired() -> None:
+    control = code_result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
+    below_gap, below = against(code_result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
+    assert below_gap.below
+    assert below["crossing_size"] == 100
+    assert below_gap.mean == pytest.approx(-0.7 / 3)
+    assert below_gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
+    above_gap, above = against(code_result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
+    assert not above_gap.below
+    assert above["crossing_size"] is None
+    unclear_gap, unclear = against(code_result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
+    assert not unclear_gap.below  # below on average, but not significantly
+    assert unclear["crossing_size"] == 100
+    assert unclear["crossing_epoch"] is None
+    _, alike = against(code_result([1.0] * 3), code_result([1.0] * 3))
+    assert alike["crossing_size"] is None  # one training on everything has no sizes
+
+
+def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
+    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
+    from conf.sweep_process import process
+    from erasure.store.checked_files import read_json
+    from mdl.__main__ import COMMAND as MDL
+    from train.__main__ import COMMAND as TRAIN
+
+    quick = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=4", "seeds=[0,1]"]
+    for chosen, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
+        outcome = command(chosen, *quick, *extra, "logger.mode=disabled")
+        assert outcome.code == 0, outcome.err
+        assert "test loss (bits)" in outcome.out
+    for path in (tmp_path / "runs").glob("*/result.json"):
+        drop = read_json(path)["sharp_drop"]
+        assert drop["window_epochs"] == 5
+        assert len(drop["bits"]) == len(drop["epoch"]) == 2
+    command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
+    with (process.sweep.directory / "table.csv").open() as file:
+        control, leace = csv.DictReader(file)
+    assert control["test_loss_bits_difference"] == ""
+    assert float(leace["test_loss_bits_difference"]) > 0
+    assert 0 < float(leace["test_loss_bits_error_over_examples"]) < float(leace["test_loss_bits_difference"])
+    assert 0 <= float(leace["test_loss_bits_p_holm"]) <= 1
+    assert (leace["test_loss_bits_backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
+    assert float(control["sharp_drop_bits"]) > 0

@@ -4,16 +4,18 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from conf.groups import keys
 from harness.results import load
-from harness.results.frames import COUNTERPARTS, CURVE, LOSSES, RUNS, UNFINISHED
+from harness.results.frames import COUNTERPARTS, CURVE, LOSSES, RUNS, UNFINISHED, pair_id
 from mdl.__main__ import COMMAND as MDL
-from tests.made_up_runs import write_information_run, write_run
+from tests.made_up_runs import trained, write_information_run, write_run
 
 
 def test_every_column_is_described() -> None:
@@ -128,3 +130,14 @@ def test_runs_are_paired_where_only_eraser_and_seeds_differ(tmp_path: Path) -> N
     write_run(tmp_path, eraser="leace", options={"width": 64})
     write_run(tmp_path, eraser="leace", dataset="svhn")
     assert load(tmp_path).runs["pair_id"].nunique() == 4
+
+
+def test_a_rate_that_the_preset_sets_by_eraser_pairs_with_the_control() -> None:
+    """The paper's code trains an MLP on gradient-erased images at 1e-4, others at 5e-4."""
+    published = keys("train", "published") | {"betas": [0.95, 0.999], "warmup_steps": 1000}
+    control, erased, other = (
+        replace(one, config=one.config | {"train": published | {"lr": lr}})
+        for one, lr in ((trained(), 5e-4), (trained("gradient"), 1e-4), (trained("leace"), 1e-4))
+    )
+    assert pair_id(erased) == pair_id(control)
+    assert pair_id(other) != pair_id(control)
