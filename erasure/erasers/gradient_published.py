@@ -67,8 +67,8 @@ class PublishedGradientEraser(GradientEraser):
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         if self.range is None:
             raise ValueError(
-                "eraser=gradient_published keeps pixels between black and white, and these examples are no images: "
-                "choose eraser=gradient"
+                "PublishedGradientEraser keeps pixels between black and white, and these examples have no such range: "
+                "take GradientEraser"
             )
         low, high = self.range.to(images)
         width = (high - low).expand(images.shape[1])
