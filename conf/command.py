@@ -30,7 +30,7 @@ from conf.error_messages import explain, is_shortage
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_directory import Sweep
+from conf.sweep_files import Sweep
 from conf.sweep_process import process  # one mutable object
 from conf.target_class import READ_RESULT, config_of, imported
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, flag_override
 
-from conf.sweep_directory import Sweep, sweep_name
+from conf.sweep_files import Sweep, sweep_name
 
 
 @dataclass

@@ -18,9 +18,9 @@ from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.fitting_device import fitting_device
 from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
+from erasure.large_offsets import require_precision
 from erasure.moments import ClassMoments
 from erasure.progress import shown_progress
-from erasure.require_precision import require_precision
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint

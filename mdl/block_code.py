@@ -23,7 +23,7 @@ from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
-from train.saved_weights import save_weights
+from train.save_weights import save_weights
 from train.training import Engine, EpochReport
 
 

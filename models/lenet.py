@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -10,13 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.classifier import Classifier, require_images
+from models.lenet_sizes import KERNEL, matching_sizes
 from models.scaled_classifier import ScaledClassifier
 from models.stackable_layers import Conv2d, Linear
-
-_KERNEL = 5
-_CHANNELS = (6, 16)  # LeCun et al. 1998
-_UNITS = 84
-_TOLERANCE = 0.02  # of the MLP's number of parameters
 
 
 class LeNet(ScaledClassifier):
@@ -46,7 +41,7 @@ class LeNet(ScaledClassifier):
         fan_ins = [sizes.second * (height // 4) * (across // 4)] + [sizes.units] * (self.depth - 1)
         return {
             "convolutions": nn.ModuleList(
-                [Conv2d(channels, sizes.first, _KERNEL), Conv2d(sizes.first, sizes.second, _KERNEL)]
+                [Conv2d(channels, sizes.first, KERNEL), Conv2d(sizes.first, sizes.second, KERNEL)]
             ),
             "hidden": nn.ModuleList(Linear(fan_in, sizes.units) for fan_in in fan_ins),
             "readout": Linear(sizes.units, self.num_classes),
@@ -88,7 +83,7 @@ class PublishedLeNet(Classifier):
             raise ValueError(f"model.channels={list(channels)}, model.units={list(units)}: must be at least 1")
         first, second = channels
         self.convolutions = nn.ModuleList(
-            [Conv2d(input_shape[0], first, _KERNEL, padding=0), Conv2d(first, second, _KERNEL, padding=0)]
+            [Conv2d(input_shape[0], first, KERNEL, padding=0), Conv2d(first, second, KERNEL, padding=0)]
         )
         height, width = (((side - 4) // 2 - 4) // 2 for side in input_shape[1:])
         sizes = [second * height * width, *units]
@@ -114,70 +109,3 @@ def hidden_features(convolutions: nn.ModuleList, hidden: nn.ModuleList, x: Tenso
     for layer in hidden:
         x = F.relu(layer(x))
     return x
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Channels of the two convolutions, and units of every hidden layer."""
-
-    first: int
-    second: int
-    units: int
-
-    def parameters(self, input_shape: tuple[int, int, int], num_classes: int, depth: int) -> int:
-        """Return the number of parameters of the LeNet of these sizes."""
-        channels, height, across = input_shape
-        area = _KERNEL**2
-        convolutions = self.first * (channels * area + 1) + self.second * (self.first * area + 1)
-        flattened = self.second * (height // 4) * (across // 4)
-        hidden = self.units * (flattened + 1) + (depth - 1) * self.units * (self.units + 1)
-        return convolutions + hidden + num_classes * (self.units + 1)
-
-
-def mlp_parameters(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> int:
-    """Return the number of parameters of the ReLU MLP."""
-    hidden = width * (math.prod(input_shape) + 1) + (depth - 1) * width * (width + 1)
-    return hidden + num_classes * (width + 1)
-
-
-def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> Sizes:
-    """Return the sizes nearest to LeNet-5's proportions whose number of parameters is nearest to the MLP's.
-
-    For each pair of channels near 6 : 16 the number of units follows from the number of parameters; of the
-    candidates within half the tolerance, the one with units nearest to LeNet-5's 84 : 16 is taken, and where
-    there is none, the closest in number.
-
-    Raises:
-        ValueError: none comes within 2 %.
-    """
-    wanted = mlp_parameters(input_shape, num_classes, width, depth)
-    candidates = []
-    for second in itertools.count(1):
-        first = max(1, round(second * _CHANNELS[0] / _CHANNELS[1]))
-        sizes = _with_units(first, second, wanted, input_shape, num_classes, depth)
-        miss = abs(sizes.parameters(input_shape, num_classes, depth) / wanted - 1)
-        proportion = abs(math.log(sizes.units / second * _CHANNELS[1] / _UNITS))
-        candidates.append((max(miss, _TOLERANCE / 2), proportion, miss, sizes))
-        if Sizes(first, second, 1).parameters(input_shape, num_classes, depth) > wanted:
-            break
-    *_, miss, sizes = min(candidates, key=lambda candidate: candidate[:3])
-    if miss > _TOLERANCE:
-        count = sizes.parameters(input_shape, num_classes, depth)
-        raise ValueError(
-            f"model.width={width}, model.depth={depth}: the MLP has {wanted:,} parameters, the nearest LeNet "
-            f"{count:,}; choose a larger model.width"
-        )
-    return sizes
-
-
-def _with_units(
-    first: int, second: int, wanted: int, input_shape: tuple[int, int, int], num_classes: int, depth: int
-) -> Sizes:
-    """Return the number of units, at least 1, that comes nearest to the wanted number of parameters."""
-    none, one = (Sizes(first, second, units).parameters(input_shape, num_classes, depth) for units in (0, 1))
-    square, missing = depth - 1, wanted - none
-    linear = one - none - square
-    root = 2 * missing / (linear + math.sqrt(max(0.0, linear**2 + 4 * square * missing)))
-    around = [max(1, math.floor(root)), max(1, math.ceil(root))]
-    options = [Sizes(first, second, units) for units in around]
-    return min(options, key=lambda sizes: abs(sizes.parameters(input_shape, num_classes, depth) - wanted))

@@ -1,6 +1,7 @@
 """The scored examples: sampled, erased, on request mislabelled or made adversarial, on the device."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting, resolved
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
-from sample_info.subgroups import Subgroups, capped, subgroups_of
+from sample_info.subgroups import Subgroups, subgroups_of
 from sample_info.trained_weights import TrainedWeights
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights
 from train.data import to_device
@@ -201,3 +202,21 @@ def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tupl
     noisy[chosen] = (z[chosen] + shift) % num_classes
     flipped[chosen] = True
     return noisy, flipped
+
+
+def capped(groups: Subgroups, most: Mapping[str, int], seed: int) -> Tensor:
+    """Return ascending positions of a seeded random sample with at most `most` examples of each named group.
+
+    Raises:
+        ValueError: an unknown group.
+    """
+    masks = groups.masks()
+    if unknown := [name for name in most if name not in masks]:
+        known = ", ".join(masks) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
+        raise ValueError(f"sample_info.data.at_most: there is no group {unknown[0]}; there are {known}")
+    generator, selected = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
+    for name, mask in masks.items():
+        members = mask.nonzero().squeeze(1)
+        dropped = members[torch.randperm(len(members), generator=generator)[most.get(name, len(members)) :]]
+        selected[dropped] = False
+    return selected.nonzero().squeeze(1)

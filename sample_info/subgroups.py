@@ -50,21 +50,3 @@ def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
     if isinstance(source, ClassSubset) and source.merges:
         groups = groups.crossed(Subgroups(whole.class_names, whole.train.labels[index]))
     return groups
-
-
-def capped(groups: Subgroups, most: Mapping[str, int], seed: int) -> Tensor:
-    """Return ascending positions of a seeded random sample with at most `most` examples of each named group.
-
-    Raises:
-        ValueError: an unknown group.
-    """
-    masks = groups.masks()
-    if unknown := [name for name in most if name not in masks]:
-        known = ", ".join(masks) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
-        raise ValueError(f"sample_info.data.at_most: there is no group {unknown[0]}; there are {known}")
-    generator, selected = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
-    for name, mask in masks.items():
-        members = mask.nonzero().squeeze(1)
-        dropped = members[torch.randperm(len(members), generator=generator)[most.get(name, len(members)) :]]
-        selected[dropped] = False
-    return selected.nonzero().squeeze(1)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.sweep_directory import Sweep, SweepJob
+from conf.sweep_files import Sweep, SweepJob
 from erasure.dataset import Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
@@ -35,8 +35,8 @@ from harness.run_state import State, state_of
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
 from sample_info.agreement import read_scores
-from scripts.sweep.relaunch import launch_command
-from scripts.sweep.status import SweepRun
+from scripts.manage_sweep.relaunch import launch_command
+from scripts.manage_sweep.status import SweepRun
 from train.checkpoint import Checkpoints
 
 _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}

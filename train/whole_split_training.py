@@ -14,7 +14,7 @@ from train.early_stopping import warn_of_unlike_validation
 from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
-from train.saved_weights import save_weights
+from train.save_weights import save_weights
 from train.settings import TrainConfig
 from train.training import Engine, EpochReport
 

@@ -25,23 +25,17 @@ Besides,
 """
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean
 from typing import Any
-
-import numpy as np
 
 from conf import Options
 from conf.run_identity import identifying
-from harness.loss_curves import crossing, crossing_epoch
-from harness.result import MdlResult, Result, TrainedResult
-from harness.result_fields import Coded, stuck, untrained
+from harness.result import Result, TrainedResult
 from harness.results.comparison import differences
 from harness.results.frames import run_frame
-from harness.results.learning_curve_measures import area_bits, sample_complexity, surplus_bits
+from harness.results.learning_curve_measures import measures_of
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import ERASER_COLOURS, Label, eraser_colours, labels
 from harness.results.run_settings import comparable, setting, setting_text
@@ -55,7 +49,6 @@ CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
 COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control entries have
 
 Entry = dict[str, Any]
-Member = tuple[Any, int]  # a result, and the position of a seed in it
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +156,7 @@ def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
             entries[i][f"{column}_difference"] = difference
     for entry in entries:
         entry["incomplete"] = _incomplete(entry, len(seeds[entry["model"]]))
-        entry |= _of_curves(entry, controls.get(entry["model"]))
+        entry |= measures_of(entry, controls.get(entry["model"]))
     return entries
 
 
@@ -192,45 +185,6 @@ def _incomplete(entry: Entry, seeds: int) -> str:
         return entry["unfinished"][0].state
     finished = {seed for run in entry["runs"] for seed in run.seeds}
     return f"{len(finished)} of {seeds} seeds" if len(finished) < seeds else ""
-
-
-def _of_curves(entry: Entry, control: Entry | None) -> Entry:
-    """Return what learning curves say, and from where on they stay below the control's."""
-    members = entry["members"]
-    coded = {seed: member for seed, member in members.items() if isinstance(member[0], MdlResult)}
-    numbers: Entry = dict.fromkeys(("surplus_bits", "sample_complexity", "crossing_size", "crossing_epoch"))
-    numbers["area_bits"] = [area_bits(result, s) for result, s in coded.values()]
-    of = {
-        "coding": lambda one: one.coding,
-        "final": lambda one: one.trainings[-1:],
-        "trainings": lambda one: one.trainings,
-    }
-    for name, trainings_of in of.items():
-        trainings = [(training, s) for result, s in members.values() for training in trainings_of(result)]
-        numbers |= {f"{name}_on_plateau": stuck(trainings), f"{name}_untrained": untrained(trainings)}
-    if control is None:
-        return numbers
-    targets = {seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()}
-    if coded and targets.keys() >= coded.keys():
-        least = max(sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items())
-        above = f"> {max(result.train_size for result, _ in coded.values())}"
-        numbers["sample_complexity"] = above if least == math.inf else least
-        numbers["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
-    common = [seed for seed in members if seed in targets]
-    if common and entry is not control:
-        both = [[each["members"][seed] for seed in common] for each in (entry, control)]
-        numbers["crossing_size"] = crossing(*_sizes_and_losses(both[0]), _sizes_and_losses(both[1])[1])
-        if all(seed in each["curves"] for seed in common for each in (entry, control)):
-            curves = ([each["curves"][seed] for seed in common] for each in (entry, control))
-            numbers["crossing_epoch"] = crossing_epoch(*curves)
-    return numbers
-
-
-def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]:
-    """Return training sizes and the mean test loss at each; none of runs that trained on everything alone."""
-    curves = [(result.curve, s) for result, s in members if isinstance(result, Coded)]
-    losses = [[point.ce_test_bits[s] for point in curve] for curve, s in curves]
-    return [point.n for curve, _ in curves[:1] for point in curve], np.array([*map(mean, zip(*losses, strict=True))])
 
 
 def _in_full(label: Label, dataset: Options) -> Label:

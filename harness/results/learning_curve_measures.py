@@ -1,4 +1,4 @@
-"""Quantities of a seed's learning curve other than its codelength, in bits: docs/codes.md.
+"""Quantities of learning curves other than their codelength, in bits: docs/codes.md.
 
 Excess description length (Donoway et al. 2026), surplus description length and ε-sample complexity (Whitney et al.
 2020), and the area above the last loss coded (Finzi et al. 2026). A seed is given by its position in the result.
@@ -6,11 +6,18 @@ Excess description length (Donoway et al. 2026), surplus description length and 
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
 
+import numpy as np
+
+from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult
+from harness.result_fields import Coded, stuck, untrained
 
 Blocks = Sequence[tuple[int, float]]  # labels, and what each of them costs
+Member = tuple[Any, int]  # a result, and the position of a seed in it
 
 
 def sizes_of(result: MdlResult) -> list[int]:
@@ -51,3 +58,42 @@ def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
     """
     losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
     return next((n for n, loss in losses if loss <= epsilon), math.inf)
+
+
+def measures_of(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what the learning curves of an entry (`harness.results.arrange`) say, partly against its control's."""
+    members = entry["members"]
+    coded = {seed: member for seed, member in members.items() if isinstance(member[0], MdlResult)}
+    numbers: dict[str, Any] = dict.fromkeys(("surplus_bits", "sample_complexity", "crossing_size", "crossing_epoch"))
+    numbers["area_bits"] = [area_bits(result, s) for result, s in coded.values()]
+    of = {
+        "coding": lambda one: one.coding,
+        "final": lambda one: one.trainings[-1:],
+        "trainings": lambda one: one.trainings,
+    }
+    for name, trainings_of in of.items():
+        trainings = [(training, s) for result, s in members.values() for training in trainings_of(result)]
+        numbers |= {f"{name}_on_plateau": stuck(trainings), f"{name}_untrained": untrained(trainings)}
+    if control is None:
+        return numbers
+    targets = {seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()}
+    if coded and targets.keys() >= coded.keys():
+        least = max(sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items())
+        above = f"> {max(result.train_size for result, _ in coded.values())}"
+        numbers["sample_complexity"] = above if least == math.inf else least
+        numbers["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
+    common = [seed for seed in members if seed in targets]
+    if common and entry is not control:
+        both = [[each["members"][seed] for seed in common] for each in (entry, control)]
+        numbers["crossing_size"] = crossing(*_sizes_and_losses(both[0]), _sizes_and_losses(both[1])[1])
+        if all(seed in each["curves"] for seed in common for each in (entry, control)):
+            curves = ([each["curves"][seed] for seed in common] for each in (entry, control))
+            numbers["crossing_epoch"] = crossing_epoch(*curves)
+    return numbers
+
+
+def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]:
+    """Return training sizes and the mean test loss at each; none of runs that trained on everything alone."""
+    curves = [(result.curve, s) for result, s in members if isinstance(result, Coded)]
+    losses = [[point.ce_test_bits[s] for point in curve] for curve, s in curves]
+    return [point.n for curve, _ in curves[:1] for point in curve], np.array([*map(mean, zip(*losses, strict=True))])

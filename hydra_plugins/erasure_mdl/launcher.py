@@ -16,7 +16,7 @@ from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
-from conf.sweep_directory import SweepJob
+from conf.sweep_files import SweepJob
 from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn
 

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from hydra.core.singleton import Singleton
 
 from conf.check import AtLeast1, ConfigError
-from conf.sweep_directory import Sweep, SweepJob
+from conf.sweep_files import Sweep, SweepJob
 from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended, in_turn

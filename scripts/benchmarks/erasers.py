@@ -23,7 +23,6 @@ from erasure import AlfQleaceEraser, ClassMoments, GradientEraser, LeaceEraser, 
 from erasure.certificate import certify
 from erasure.order_spectra import order_spectrum
 from erasure.progress import console
-from scripts.benchmark_images import labelled_images, side_of
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Result,
@@ -36,6 +35,7 @@ from scripts.benchmarks.benchmark_helpers import (
     memory_rate,
     timed,
 )
+from scripts.images_for_benchmarks import labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 STREAM = 500  # batches of 64 hidden states

@@ -29,7 +29,6 @@ from sample_info.pairwise_files import save_block
 from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
-from scripts.benchmark_images import standardised_digits
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
@@ -41,6 +40,7 @@ from scripts.benchmarks.benchmark_helpers import (
     memory_rate,
     timed,
 )
+from scripts.images_for_benchmarks import standardised_digits
 
 SIDE = 28
 SETS = 100  # random halves

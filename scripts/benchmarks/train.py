@@ -20,7 +20,6 @@ from erasure.pipeline import ErasedDataset
 from erasure.splits import splits
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
-from scripts.benchmark_images import DIGITS, labelled_images
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
@@ -33,6 +32,7 @@ from scripts.benchmarks.benchmark_helpers import (
 )
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_flops_and_bytes import Step
+from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from harness.figure_helpers import figure_at
 from harness.results.table import Table
 from models.mup import Parametrization
-from scripts.benchmark_images import standardised_digits
+from scripts.images_for_benchmarks import standardised_digits
 from scripts.studies.mup_helpers import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 COLOURS = {"mup": "#0072B2", "standard": "#D55E00"}

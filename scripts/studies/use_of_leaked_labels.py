@@ -31,7 +31,7 @@ from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
 from train.prepared_training import PreparedTraining, load
-from train.saved_weights import WEIGHTS
+from train.save_weights import WEIGHTS
 from train.settings import TrainConfig
 from train.training_job import training_job
 

@@ -42,8 +42,8 @@ from erasure.progress import Display
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import digest, fingerprint, read_json, write_json
 from harness.results.table import Table
-from scripts.benchmark_images import DIGITS
 from scripts.command_line import argument_parser
+from scripts.images_for_benchmarks import DIGITS
 
 _VERSION = 1  # of this study's computation; erasers have versions too
 _SIDE = 16  # of the photographs

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conf.sweep_directory import Sweep
+from conf.sweep_files import Sweep
 from erasure.store.checked_files import read_json
 from tests.conftest import REPOSITORY
 

@@ -15,7 +15,7 @@ from mdl.__main__ import COMMAND as MDL
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("module", ["mdl", "scripts.sweep status runs"])
+@pytest.mark.parametrize("module", ["mdl", "scripts.manage_sweep status runs"])
 def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> None:
     words = f"mkdir gone; cd gone; rmdir ../gone; exec {sys.executable} -m {module}"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}

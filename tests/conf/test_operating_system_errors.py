@@ -15,8 +15,8 @@ from conf.error_messages import explain
 from erasure.store.cache import Cache
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
+from scripts.manage_sweep.__main__ import main as sweep
 from scripts.report import main as report
-from scripts.sweep.__main__ import main as sweep
 from tests.processes import answer
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]

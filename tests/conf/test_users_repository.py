@@ -44,7 +44,7 @@ def test_an_eraser_of_theirs_is_listed_run_and_found(theirs: Path) -> None:
     assert outcome.stdout.startswith("mdl-digits-mine-linear-")
     (result,) = theirs.glob("runs/mdl-*/result.json")
     result.unlink()
-    words = ["scripts.sweep", "status", f"{theirs}/runs", "--retry-failed", "--", f"--config-dir={theirs}/conf"]
+    words = ["scripts.manage_sweep", "status", f"{theirs}/runs", "--retry-failed", "--", f"--config-dir={theirs}/conf"]
     left = started(theirs, CHECKOUT, *words)  # of which only the run's directory tells
     assert f"python -m mdl --config-dir={theirs}/conf dataset=digits eraser=mine" in left.stdout, left.stderr
 

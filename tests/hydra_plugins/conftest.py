@@ -3,7 +3,7 @@
 import pytest
 from hydra.core.plugins import Plugins
 
-from conf.sweep_directory import SweepJob
+from conf.sweep_files import SweepJob
 from conf.sweep_process import process
 from harness.run_directory import Run
 from tests.made_up_runs import made_up

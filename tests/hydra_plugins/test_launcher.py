@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import harness.job
-from conf.sweep_directory import Sweep
+from conf.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, planned_runs
 

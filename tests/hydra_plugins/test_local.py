@@ -18,7 +18,7 @@ import torch
 from omegaconf import OmegaConf
 
 from conf.check import ConfigError
-from conf.sweep_directory import Sweep
+from conf.sweep_files import Sweep
 from conf.sweep_process import process
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL

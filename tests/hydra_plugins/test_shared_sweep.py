@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.sweep_directory import Sweep, SweepJob
+from conf.sweep_files import Sweep, SweepJob
 from hydra_plugins.erasure_mdl import shared_sweep
 from hydra_plugins.erasure_mdl.shared_sweep import in_turn
 from tests.hydra_plugins.conftest import finish

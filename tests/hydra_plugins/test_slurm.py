@@ -108,7 +108,7 @@ def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> N
     outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
     line = outcome.out.strip().splitlines()[-1]
-    assert line.startswith("to look at it: python -m scripts.sweep status ")
+    assert line.startswith("to look at it: python -m scripts.manage_sweep status ")
     assert line.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from models.classifier import count_parameters
-from models.lenet import LeNet, matching_sizes, mlp_parameters
+from models.lenet import LeNet
+from models.lenet_sizes import matching_sizes, mlp_parameters
 from models.mlp import MLP
 
 SHAPES = [(1, 8, 8), (3, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (3, 33, 47)]

@@ -5,8 +5,9 @@ import torch
 
 from conf.compose import composed
 from harness.job import Job
-from sample_info.scored_examples import Examples, flip_labels, load
+from sample_info.scored_examples import Examples, capped, flip_labels, load
 from sample_info.settings import SampleInfoConfig
+from sample_info.subgroups import Subgroups
 
 Z = torch.arange(1000) % 5
 
@@ -52,3 +53,17 @@ def test_what_makes_no_sense_is_refused() -> None:
     for num_classes, fraction in ((5, 1.5), (1, 0.1)):
         with pytest.raises(AssertionError):
             flip_labels(Z, num_classes, fraction, seed=0)
+
+
+def test_caps_are_kept_and_seeded() -> None:
+    parity = Subgroups(("even", "odd"), torch.tensor([0, 1, 0, 1, 0, 1]))
+    positions = capped(parity, {"odd": 1}, seed=0)
+    assert len(positions) == 4
+    assert {0, 2, 4} < set(positions.tolist())
+    drawn = {tuple(capped(parity, {"odd": 1}, seed).tolist()) for seed in range(20)}
+    assert len(drawn) == 3
+    assert capped(parity, {}, seed=0).tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="no group third; there are even, odd"):
+        capped(parity, {"third": 1}, seed=0)
+    with pytest.raises(ValueError, match="merge classes"):
+        capped(Subgroups(("",), torch.zeros(6, dtype=torch.int64)), {"third": 1}, seed=0)

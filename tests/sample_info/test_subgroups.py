@@ -1,9 +1,8 @@
-import pytest
 import torch
 
 from erasure.dataset import LabelledImages, RawImages
 from erasure.datasets.class_subset import ClassSubset
-from sample_info.subgroups import Subgroups, capped, subgroups_of
+from sample_info.subgroups import Subgroups, subgroups_of
 
 PARITY = Subgroups(("even", "odd"), torch.tensor([0, 1, 0, 1, 0, 1]))
 
@@ -19,19 +18,6 @@ def test_marks_and_crosses() -> None:
     alike = Subgroups(("",), torch.zeros(6, dtype=torch.int64))
     assert alike.masks() == {}
     assert alike.crossed(PARITY).names == PARITY.names
-
-
-def test_caps_are_kept_and_seeded() -> None:
-    positions = capped(PARITY, {"odd": 1}, seed=0)
-    assert len(positions) == 4
-    assert {0, 2, 4} < set(positions.tolist())
-    drawn = {tuple(capped(PARITY, {"odd": 1}, seed).tolist()) for seed in range(20)}
-    assert len(drawn) == 3
-    assert capped(PARITY, {}, seed=0).tolist() == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(ValueError, match="no group third; there are even, odd"):
-        capped(PARITY, {"third": 1}, seed=0)
-    with pytest.raises(ValueError, match="merge classes"):
-        capped(Subgroups(("",), torch.zeros(6, dtype=torch.int64)), {"third": 1}, seed=0)
 
 
 def test_groups_come_from_merged_classes_and_from_parts_of_a_mixture(digits_source) -> None:

@@ -17,5 +17,6 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     monkeypatch.chdir(tmp_path)
     commands: list[list[str]] = []
     ended = type("Ended", (), {"returncode": 0})()
-    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: commands.append(words) or ended)
+    run = "scripts.manage_sweep.relaunch.subprocess.run"
+    monkeypatch.setattr(run, lambda words, **_: commands.append(words) or ended)
     return commands

@@ -20,8 +20,8 @@ import yaml
 
 from erasure.store.checked_files import read_json, save_tensors, write_json
 from harness.run_directory import Run
+from scripts.manage_sweep.__main__ import main as sweep
 from scripts.report import main as report
-from scripts.sweep.__main__ import main as sweep
 from tests.made_up_runs import write_information_run, write_run
 
 GROUPS = 8  # cases that are alike stand next to each other, and come into different groups

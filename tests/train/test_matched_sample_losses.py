@@ -19,7 +19,7 @@ from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.learning_order_report import samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
-from train.saved_weights import WEIGHTS
+from train.save_weights import WEIGHTS
 from train.settings import TrainSettings
 from train.training import Training, TrainingSets
 

@@ -14,7 +14,7 @@ from harness.example_bits import read_test_bits
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from train.__main__ import COMMAND as TRAIN
-from train.saved_weights import WEIGHTS
+from train.save_weights import WEIGHTS
 from train.training import Engine
 
 TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]

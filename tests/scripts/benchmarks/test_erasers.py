@@ -9,8 +9,8 @@ import timm
 import torch
 
 from erasure import ClassMoments, QleaceEraser
-from scripts.benchmark_images import synthetic_images
 from scripts.benchmarks import erasers
+from scripts.images_for_benchmarks import synthetic_images
 
 SMALL = ["--dim", "48", "--samples", "400", "--classes", "4"]
 

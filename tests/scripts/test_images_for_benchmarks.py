@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from scripts.benchmark_images import labelled_images, side_of
 from scripts.benchmarks import erasers
+from scripts.images_for_benchmarks import labelled_images, side_of
 
 
 def test_images_of_a_folder_are_averaged_to_the_side(tmp_path: Path) -> None:

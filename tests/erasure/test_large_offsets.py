@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from erasure import ClassMoments
-from erasure.require_precision import require_precision
+from erasure.large_offsets import require_precision
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from conf.schema import TARGETS, ConfigError, validate
 from conf.target_class import config_of, require_listed
 from harness.untrusted_runs import read_config
 from scripts.commands import command_named
-from scripts.sweep.status import SweepRun
+from scripts.manage_sweep.status import SweepRun
 
 
 def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`scripts.sweep` shows and relaunches run directories that anybody may have written, and runs nothing of theirs."""
+"""`scripts.manage_sweep` shows and relaunches directories that anybody may have written, and runs nothing of theirs."""
 
 import copy
 import functools
@@ -19,8 +19,8 @@ from conf.compose import composed
 from conf.target_class import config_of
 from erasure.store.checked_files import write_json
 from mdl.settings import MdlConfig
-from scripts.sweep import relaunch
-from scripts.sweep.__main__ import main as sweep
+from scripts.manage_sweep import relaunch
+from scripts.manage_sweep.__main__ import main as sweep
 
 CASES = range(40)
 AT_ONCE = 10
@@ -39,7 +39,7 @@ COMMANDS = [
 ]
 TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
-    "scripts.sweep.relaunch.launch", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
+    "scripts.manage_sweep.relaunch.launch", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
     "timm.create_model",
     "torch.hub.load", "conf.command.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip

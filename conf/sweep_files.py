@@ -46,7 +46,7 @@ class Sweep:
         request = json.loads((self.directory / REQUEST).read_text())
         words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         runs = self.directory.parent.parent
-        return shlex.join(["python", "-m", "scripts.sweep", "status", str(runs), "--", request["verb"], *words])
+        return shlex.join(["python", "-m", "scripts.manage_sweep", "status", str(runs), "--", request["verb"], *words])
 
     def save_request(self, command: str, overrides: Sequence[str]) -> None:
         """Write sweep.json, the command line."""

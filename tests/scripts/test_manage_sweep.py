@@ -14,8 +14,8 @@ from conf.compose import unchecked
 from erasure.store.checked_files import sealed
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
-from scripts.sweep.__main__ import main as sweep
-from scripts.sweep.status import jobs_by_id
+from scripts.manage_sweep.__main__ import main as sweep
+from scripts.manage_sweep.status import jobs_by_id
 from tests.made_up_runs import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]

@@ -1,10 +1,10 @@
 """Show the state of a sweep from disk, launch unfinished runs, and delete failed ones.
 
-python -m scripts.sweep status runs/                                   every run below runs/
-python -m scripts.sweep status runs/ -- eraser=control,leace seeds=[0] the runs of a sweep, also missing ones
-python -m scripts.sweep status runs/ --retry-failed -- OVERRIDES       the commands for unfinished runs
-python -m scripts.sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
-python -m scripts.sweep discard runs/                                  failed runs; --yes deletes them
+python -m scripts.manage_sweep status runs/                                   every run below runs/
+python -m scripts.manage_sweep status runs/ -- eraser=control,leace seeds=[0] the runs of a sweep, also missing ones
+python -m scripts.manage_sweep status runs/ --retry-failed -- OVERRIDES       the commands for unfinished runs
+python -m scripts.manage_sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
+python -m scripts.manage_sweep discard runs/                                  failed runs; --yes deletes them
 
 Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if all runs have finished.
 """
@@ -28,8 +28,8 @@ from harness.run_state import read_state
 from harness.untrusted_runs import printable
 from scripts.command_line import argument_parser
 from scripts.commands import COMMANDS, command_named
-from scripts.sweep.relaunch import launch, launch_command
-from scripts.sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
+from scripts.manage_sweep.relaunch import launch, launch_command
+from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argument_parser("sweep", __doc__)
+    parser = argument_parser("manage_sweep", __doc__)
     parser.add_argument("action", choices=["status", "discard"])
     parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
     parser.add_argument("--retry-failed", action="store_true", help="print the commands for unfinished runs")

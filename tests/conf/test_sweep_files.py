@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.sweep_directory import Sweep, SweepJob, sweep_name
+from conf.sweep_files import Sweep, SweepJob, sweep_name
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from conf.command import Command, run_path
 from conf.compose import jobs_of
-from conf.sweep_directory import Sweep
+from conf.sweep_files import Sweep
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
 from harness.run_state import UNFINISHED, Name, State, state_of
