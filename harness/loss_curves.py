@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from erasure.store.atomic_files import write_text
 from erasure.store.regular_files import regular
 from harness.result_fields import SharpDrops
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 
@@ -194,3 +197,9 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
         if not ((curve.epochs >= 0).all() and (np.diff(curve.epochs) > 0).all() and curve.epochs[-1] < np.inf):
             raise ValueError(f"{path} is not a table of losses: epochs are not in order")
     return curves
+
+
+def label_entropy_bits(labels: "Tensor") -> float:
+    """Return the entropy of the labels' shares: the lowest loss of a constant predictor on them."""
+    shares = labels.bincount().double() / len(labels)
+    return float(-(shares * shares.log2()).nan_to_num().sum())

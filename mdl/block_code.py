@@ -16,7 +16,8 @@ from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.codelength_and_power_law import log_point, log_summary, online_code_bits, result_of_curve
+from mdl.coded_result import log_point, log_summary, result_of_curve
+from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from train import prepared_training

@@ -1,15 +1,10 @@
-"""Codelength and power law of a learning curve, for every code: computed, made its result, and logged."""
+"""Codelength and power law of a learning curve, for every code."""
 
 import itertools
 import math
 from collections.abc import Sequence
-from statistics import mean
 
 import numpy as np
-
-from harness.logger import Logger
-from harness.result_fields import Coded, Codelength, Final, Point, published_units
-from harness.statistics import Spread
 
 
 def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:
@@ -49,56 +44,3 @@ def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, f
     if r2 < 0.9 or b < 1e-3:
         return None
     return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}
-
-
-def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
-    """Compute the result of a learning curve and the codelengths of all labels, an entry per seed.
-
-    Args:
-        curve: a point for each size; the last size may lack one.
-        sizes: training sizes n_1..n_m = N.
-        total_bits: codelengths.
-    """
-    last, coding = curve[-1], curve[: len(sizes) - 1]
-    assert last.test_accuracy is not None
-    following = zip(*(point.ce_next_bits or () for point in coding), strict=True)
-    tested = zip(*(point.ce_test_bits for point in coding), strict=True)
-    return Coded(
-        mdl=Codelength(
-            bits_per_sample=[bits / sizes[-1] for bits in total_bits],
-            total_bits=list(total_bits),
-            published=[published_units(sizes, ce_test) for ce_test in tested],
-        ),
-        curve=list(curve),
-        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
-        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
-    )
-
-
-def logged_result(logger: Logger, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
-    """Compute the result as `result_of_curve`, and log every size and the totals."""
-    for point in curve:
-        log_point(logger, point)
-    result = result_of_curve(curve, sizes, total_bits)
-    log_summary(logger, result)
-    return result
-
-
-def log_point(logger: Logger, point: Point) -> None:
-    """Log a training size, means over seeds."""
-    means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
-    logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
-
-
-def log_summary(logger: Logger, result: Coded) -> None:
-    """Log the totals."""
-    code = Spread.of(result.mdl.bits_per_sample)
-    logger.summarise(
-        {
-            "result/bits_per_sample": code.mean,
-            "result/bits_per_sample_std": code.std or 0.0,
-            "result/published": mean(result.mdl.published),
-            "result/loss_bits": mean(result.final.loss_bits),
-            "result/accuracy": mean(result.final.accuracy),
-        }
-    )

@@ -22,11 +22,11 @@ from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
-from mdl.codelength_and_power_law import logged_result
+from mdl.coded_result import logged_result
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity
-from train.data import to_device
+from train.device_images import to_device
 from train.prepared_training import PreparedData
 from train.randomness import generator, permutation
 

@@ -24,18 +24,18 @@ from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
 from harness.job import Job, erased, network, split_positions
 from harness.logger import Logger
-from harness.loss_curves import CurveRow, MemberCurve, endings, sharp_drops
+from harness.loss_curves import CurveRow, MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
-from mdl.codelength_and_power_law import logged_result, online_code_bits
+from mdl.coded_result import logged_result
+from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
 from mdl.training_sizes import rounded_sizes
 from models.classifier import Classifier, count_parameters
 from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
 from train.cuda_graph import GraphedFunction
-from train.data import label_entropy_bits
 from train.progress_estimate import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings

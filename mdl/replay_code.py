@@ -17,11 +17,11 @@ from harness.example_bits import bits_by_example, save_coded_bits, save_test_bit
 from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.codelength_and_power_law import logged_result
+from mdl.coded_result import logged_result
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from mdl.training_sizes import chunk_sizes
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble, Scores
 from train.epoch_randomness import Draws, drawn, stacked
 from train.prepared_training import PreparedTraining

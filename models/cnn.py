@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from models.stackable_layers import Conv2d, Linear
 
 _SMALLEST_SIDE = 20  # at which the last convolution still has one position
 
 
-class CNN(ScaledClassifier):
+class CNN(MupClassifier):
     """Four convolutions, then `depth` fully connected hidden layers, all with ReLU, and a readout that starts at zero.
 
     Harutyunyan et al. 2021, "Estimating informativeness of samples with smooth unique information", appendix A.3:

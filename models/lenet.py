@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from models.classifier import Classifier, require_images
 from models.lenet_sizes import KERNEL, matching_sizes
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from models.stackable_layers import Conv2d, Linear
 
 
-class LeNet(ScaledClassifier):
+class LeNet(MupClassifier):
     """Two 5×5 convolutions, each with ReLU and 2×2 max pooling, then `depth` hidden layers and a zero readout.
 
     LeCun et al. 1998, with padding so that small images survive. Width and depth are those of a ReLU MLP:

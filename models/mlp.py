@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.mup import Parametrization
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from models.stackable_layers import Linear
 
 Activation = Literal["relu", "gelu", "swiglu"]
@@ -17,7 +17,7 @@ Activation = Literal["relu", "gelu", "swiglu"]
 _GAIN: dict[str, float] = {"relu": math.sqrt(2.0), "gelu": 1.468, "swiglu": 1.269}
 
 
-class MLP(ScaledClassifier):
+class MLP(MupClassifier):
     """`depth` hidden layers of `width` units and a readout that starts at zero.
 
     SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice
@@ -25,7 +25,7 @@ class MLP(ScaledClassifier):
     overflows float32 at depth 8; so every layer after the first sees its input at unit root mean square.
 
     Args:
-        activation: "relu", "gelu" or "swiglu"; the others are those of `ScaledClassifier`.
+        activation: "relu", "gelu" or "swiglu"; the others are those of `MupClassifier`.
     """
 
     version = 1

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from models.stackable_layers import Conv2d, GroupNorm, Linear
 
 _GROUPS = 8  # of channels that are normalised together
 
 
-class ResNet(ScaledClassifier):
+class ResNet(MupClassifier):
     """A 3×3 convolution, three stages of `depth` residual blocks, the mean over positions, and a readout of zeros.
 
     He et al. 2016, "Deep residual learning for image recognition", section 4.2: w, 2w and 4w channels (w = `width`, 16

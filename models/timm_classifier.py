@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.mup import Parametrization
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from models.stackable_layers import Linear, draw_normal_
 from models.stochastic_depth import replace_drop_path
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _STD = 0.02  # timm's for nearly every weight, whatever its fan-in
 
 
-class TimmClassifier(ScaledClassifier):
+class TimmClassifier(MupClassifier):
     """A timm network without its head, then a readout that starts at zero.
 
     Weights of linear and convolutional layers are normal, at base width with timm's standard deviations and

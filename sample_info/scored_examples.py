@@ -26,7 +26,7 @@ from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, subgroups_of
 from sample_info.trained_weights import TrainedWeights
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights
-from train.data import to_device
+from train.device_images import to_device
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.classifier import Classifier
 from train.calibration import Nats, cross_entropy, temperatures
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.out_of_memory_advice import advice
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]

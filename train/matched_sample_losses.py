@@ -22,7 +22,7 @@ from erasure.store.cache import Cache
 from erasure.store.checked_files import digest, fingerprint
 from harness.job import Job
 from harness.result_fields import CounterpartResult
-from train.data import DeviceImages, as_trained_on
+from train.device_images import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
 from train.settings import TrainConfig
 

@@ -9,7 +9,7 @@ import torch
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased, network
 from models.classifier import count_parameters
-from train.data import DeviceImages, to_device
+from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
 

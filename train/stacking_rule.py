@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from models.classifier import count_parameters
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
 

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.loss_curves import MemberCurve
+from harness.loss_curves import MemberCurve, label_entropy_bits
 from harness.run_directory import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints
 from train.cuda_graph import GraphedFunction
-from train.data import DeviceImages, label_entropy_bits
+from train.device_images import DeviceImages
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_randomness import Draws, EpochOrder

@@ -5,11 +5,10 @@ from dataclasses import asdict
 from erasure.progress import Display
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
-from harness.loss_curves import endings, sharp_drops
+from harness.loss_curves import endings, label_entropy_bits, sharp_drops
 from harness.result import per_seed
 from harness.result_fields import Final, Timing, TrainedOnce
 from harness.run_directory import Run
-from train.data import label_entropy_bits
 from train.early_stopping import warn_of_unlike_validation
 from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining

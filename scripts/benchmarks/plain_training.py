@@ -13,7 +13,7 @@ from models.classifier import Classifier
 from models.lenet import LeNet
 from models.mlp import MLP
 from models.stackable_layers import Conv2d, Linear
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.randomness import generator
 from train.settings import TrainSettings
 

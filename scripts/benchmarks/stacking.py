@@ -18,7 +18,7 @@ from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
 from train.randomness import generator

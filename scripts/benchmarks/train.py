@@ -34,7 +34,7 @@ from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_flops_and_bytes import Step
 from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.cuda_graph import GraphedFunction
-from train.data import DeviceImages, to_device
+from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
 from train.matched_sample_losses import DATA, Counterparts

@@ -17,7 +17,7 @@ from erasure.progress import Display
 from models.classifier import Classifier
 from models.mup import Parametrization
 from scripts import command_line
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.randomness import generator
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings

@@ -28,7 +28,7 @@ from harness.statistics import Spread
 from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
-from train.data import as_trained_on
+from train.device_images import as_trained_on
 from train.ensemble import Weights
 from train.prepared_training import PreparedTraining, load
 from train.save_weights import WEIGHTS

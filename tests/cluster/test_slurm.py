@@ -13,7 +13,7 @@ import pytest
 
 from harness.run_directory import LOCK
 from scripts.studies.killed_tasks import LEFT
-from tests.cluster.slurm import (
+from tests.cluster.sweep_on_slurm import (
     ArraySweep,
     checkpointed,
     environment,

@@ -111,7 +111,7 @@ def test_the_gradient_eraser_stays_among_possible_pixels(zscored: Digits, tmp_pa
 
 def test_training_images_are_standardised_about_zero(zscored: Digits, tmp_path: Path) -> None:
     """z-scored images are centred already; channels are then only brought to variance 1, for all erasers alike."""
-    to_device = pytest.importorskip("train.data").to_device
+    to_device = pytest.importorskip("train.device_images").to_device
     dataset = erase(zscored, IdentityEraser, tmp_path)
     pixels, _ = training_pixels(zscored, tmp_path)
     varying = float((pixels.amax(0) != pixels.amin(0)).double().mean())

@@ -20,7 +20,7 @@ from mdl.temperature_mixture import INVERSE_TEMPERATURES
 from models.classifier import Classifier
 from models.mlp import MLP
 from tests.train.test_training import Dropping
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError

@@ -8,9 +8,9 @@ from models.convnextv2 import ConvNeXtV2
 from models.lenet import LeNet
 from models.mlp import MLP
 from models.mup import Parametrization
+from models.mup_classifier import MupClassifier
 from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
-from models.scaled_classifier import ScaledClassifier
 from models.swinv2 import SwinV2
 from models.timm_by_name import TimmByName
 
@@ -24,7 +24,7 @@ TINY: dict[str, Any] = {
     "batch_norm": "frozen",
     "size": 32,  # docs/failed_attempts.md: bfloat16 gradients of strided convolutions of single pixels are garbage
 }
-SCALED: Mapping[str, Callable[..., ScaledClassifier]] = {
+SCALED: Mapping[str, Callable[..., MupClassifier]] = {
     "mlp-relu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="relu"),
     "mlp-gelu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="gelu"),
     "mlp-swiglu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="swiglu"),

@@ -8,7 +8,7 @@ import torch
 
 from erasure.pipeline import ErasedDataset
 from erasure.splits import splits
-from train.data import DeviceImages, to_device
+from train.device_images import DeviceImages, to_device
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from harness.run_directory import LOCK, Run
 from models.mlp import MLP
 from tests.train.test_training import Dropping, images
 from train.checkpoint import Checkpoints
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.randomness import permutation
 from train.settings import TrainSettings

@@ -15,7 +15,7 @@ from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.learning_order_report import samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves

@@ -15,7 +15,7 @@ from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
 from train import stacking_rule
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
 

@@ -17,7 +17,7 @@ from models.stackable_layers import Linear
 from models.stochastic_depth import StochasticDepth
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.out_of_memory_advice import MemoryExhaustedError
 from train.randomness import permutation

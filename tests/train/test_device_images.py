@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from erasure.dataset import LabelledImages
-from train.data import DeviceImages
+from train.device_images import DeviceImages
 
 
 def images(n: int = 6, c: int = 3, h: int = 5, w: int = 4, **options) -> DeviceImages:

@@ -86,9 +86,3 @@ def to_device(
 def as_trained_on(dataset: ErasedDataset, part: LabelledImages, device: torch.device) -> DeviceImages:
     """Copy other images on the scale of `dataset.splits` to the device, standardised alike, without augmentation."""
     return DeviceImages(part, dataset.channel_mean, dataset.channel_std, padding=0, flip=False, device=device)
-
-
-def label_entropy_bits(labels: Tensor) -> float:
-    """Return the entropy of the labels' shares: the lowest loss of a constant predictor on them."""
-    shares = labels.bincount().double() / len(labels)
-    return float(-(shares * shares.log2()).nan_to_num().sum())

@@ -12,7 +12,7 @@ from models.mup import Parametrization, depth_factor, scaling, scalings, shapes_
 from models.stackable_layers import Conv2d, Linear
 
 
-class ScaledClassifier(Classifier):
+class MupClassifier(Classifier):
     """A classifier that can be made wider and deeper without tuning its learning rate again.
 
     A subclass makes its modules in `layers`, `readout` among them, and multiplies the readout's input by

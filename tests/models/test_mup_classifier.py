@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.scaled_classifier import ScaledClassifier
+from models.mup_classifier import MupClassifier
 from tests.models.every_model import SCALED
 
 
@@ -43,7 +43,7 @@ def test_depth_slows_everything_down(name: str, parametrization: str) -> None:
 
 @pytest.mark.parametrize("name", SCALED)
 def test_hidden_weights_start_with_a_standard_deviation_of_one_over_root_fan_in(name: str) -> None:
-    def scaled_std(model: ScaledClassifier) -> dict[str, float]:
+    def scaled_std(model: MupClassifier) -> dict[str, float]:
         model.reset_parameters(torch.Generator().manual_seed(0))
         return {
             parameter: weight.std().item() * weight[0].numel() ** 0.5
@@ -56,7 +56,7 @@ def test_hidden_weights_start_with_a_standard_deviation_of_one_over_root_fan_in(
         assert wide[parameter] == pytest.approx(std, rel=0.1), parameter
 
 
-def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup", device: str = "meta") -> ScaledClassifier:
+def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup", device: str = "meta") -> MupClassifier:
     """The model at a multiple of its base width; without memory for its weights, unless they are drawn."""
     base = SCALED[name]().base_width
     with torch.device(device):
