@@ -9,9 +9,9 @@ from models.stackable_layers import Linear
 from models.tangent.jacobian import Weights, network_outputs
 from models.tangent.kernel import Kernels, TangentOptions, ntk
 from models.tangent.projection import EXACT, Projection
-from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.trained_weights import TrainedWeights
+from sample_info.trainings_by_example_weight import GradientDescent
 from train.randomness import generator
 
 

@@ -30,7 +30,7 @@ from tests.erasure.made_up_datasets import (
     write_mnist,
     write_svhn,
 )
-from tests.erasure.server import serving
+from tests.faulty_file_server import serving
 
 
 def test_cifar10_batches_are_planes_of_colour_in_order(tmp_path: Path, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from scripts.prepare_dataset import main
 from tests.conftest import REPOSITORY
 from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.made_up_datasets import pack_cifar10, write_cifar10
-from tests.erasure.server import serving
+from tests.faulty_file_server import serving
 from train.__main__ import COMMAND as TRAIN
 
 

@@ -29,7 +29,7 @@ from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare_dataset import main as prepare
 from tests.erasure.datasets.test_image_folder import folder, write_images
 from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist, write_svhn
-from tests.erasure.server import serving
+from tests.faulty_file_server import serving
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
 
