@@ -63,7 +63,7 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
         The difference is missing for the baseline itself, and where no seed is shared.
 
     Raises:
-        ValueError: there is no such column of numbers.
+        ValueError: there is no such column of numbers, or no run of the baseline.
     """
     numbers = [str(name) for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
     if value not in numbers:
@@ -71,6 +71,8 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
     by = ["pair_id", "eraser_id"]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
     measured = measured.drop_duplicates([*by, "seed"], keep="last").sort_index()
+    if baseline not in set(measured["eraser"]):
+        raise ValueError(f"no run of eraser={baseline} here has {value}: select runs with those of their pair_id")
     raw = differences(measured, value, by, measured["eraser"] == baseline, lambda _: None)
     corrected, rows = holm(raw), []
     for key, seeds in measured.groupby(by, sort=False):

@@ -91,6 +91,13 @@ def test_a_column_that_is_no_number_is_refused_with_the_choice() -> None:
         compare(frame(), "setting")
 
 
+def test_runs_without_their_baseline_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="no run of eraser=control here has bits_per_label: select runs with those of their pair_id"
+    ):
+        compare(frame()[frame()["eraser"] == "leace"])
+
+
 def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     bits = {"control": torch.tensor([[1.0, 2.0, 3.0, 4.0]]), "leace": torch.tensor([[2.0, 2.0, 4.0, 4.0]])}
     for eraser, losses in bits.items():
