@@ -112,7 +112,7 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
-def test_image_folders_are_told_apart_by_their_last_folder_and_not_by_where_that_is() -> None:
+def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_that_is() -> None:
     def folder(root: str) -> Result:
         return result(dataset={"name": "image_folder", "root": root, "size": 16})
 

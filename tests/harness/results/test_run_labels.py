@@ -45,7 +45,7 @@ def test_labels_are_the_shortest_that_distinguish() -> None:
     ]  # fmt: skip
 
 
-def test_values_that_two_options_exchange_are_told_apart() -> None:
+def test_values_that_two_options_exchange_are_distinguished() -> None:
     """Python's hashes of such pairs often have the same sum: one in three of these had two labels for three models."""
     for i in range(100):
         a, b = f"a{i}", f"b{i}"
