@@ -1,5 +1,6 @@
 """Gradient erasure as the paper's authors computed it: from LEACE on, norms in place of squares. A reproduction."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
@@ -12,6 +13,8 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.qleace_truncated import shrunk
 from erasure.moments import ClassMoments
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(kw_only=True, repr=False)
 class PublishedGradientEraser(GradientEraser):
@@ -22,7 +25,7 @@ class PublishedGradientEraser(GradientEraser):
         w_mean ‖m_j - m̄‖  +  w_cov ‖Σ_j - Σ*‖_F  +  w_edit mean (y' - y)²
 
     by L-BFGS with PyTorch's tolerances, one of which ends it as soon as no derivative is above 1e-7: on CIFAR-10
-    after some twenty of a hundred iterations. Σ* is the shrunk covariance of all images after LEACE, its entries
+    after ten to twenty of a hundred iterations. Σ* is the shrunk covariance of all images after LEACE, its entries
     clamped to [ε, 1 - ε]. Use `GradientEraser`, unless you study that effect.
 
     Args:
@@ -50,6 +53,7 @@ class PublishedGradientEraser(GradientEraser):
     low: float | None = 0.0
     high: float | None = 1.0
     leace: LeaceEraser = field(init=False, repr=False)
+    n: int = field(init=False, repr=False)  # examples of the fit, which decide how far Σ* is shrunk
     version = 1
 
     @classmethod
@@ -93,4 +97,5 @@ class PublishedGradientEraser(GradientEraser):
             return value
 
         optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        log.info("L-BFGS ended after %d of %d iterations", optimizer.state[u]["n_iter"], self.max_iterations)
         return low + width * u.detach().sigmoid()
