@@ -21,10 +21,10 @@ from scripts.command_line import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (
-    "Orders left: percent of each order's energy between classes on the training split, in 30 directions; – if below "
-    "zero, as after an eraser has made it equal. Then the loss of each network trained on all examples, on the "
-    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: number of seeds that "
-    "never left the plateau."
+    "Orders left: percent of each order's energy between classes on the training split, in 30 directions of data "
+    "whitened after each eraser, so that rows are not on one scale; – if below zero, as after an eraser has made it "
+    "equal. Then the loss of each network trained on all examples, on the training split | on the test split, bits per "
+    "label, mean ± standard deviation over seeds. ‡: number of seeds that never left the plateau."
 )
 Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 
