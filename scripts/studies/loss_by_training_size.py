@@ -76,7 +76,8 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
     for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
         if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
             lowest = pd.read_csv(path).groupby("n")["validation_loss_bits"].min()
-            shown[cell_of(config)] |= {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
+            unfinished = {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
+            shown[cell_of(config)] = unfinished | shown.get(cell_of(config), {})
     sizes = sorted({n for row in shown.values() for n in row})
     yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
     yield "| --- " * (len(sizes) + 1) + "|"

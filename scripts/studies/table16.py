@@ -2,11 +2,11 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints three tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
+Prints four tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
 32 × 32, and draws what each eraser adds to the control: in the paper, in our recipe (train=paper) and in the published
 one (train=published). The second table has the other settings of the published recipe that were run. The
-third says what Table 16 would be if every training had ended after so many epochs, by the lowest validation loss up to
-then; or by the defaults of the paper's code.
+others say what Table 16 would be if every training had ended after so many epochs, by the lowest validation loss up to
+then: trainings of at most 50 epochs, and longer ones, of which the last size may be unfinished.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from harness.figure_helpers import figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
 from harness.results.run_labels import display_name, eraser_colours
-from harness.run_directory import CURVES, RESULT
+from harness.run_directory import CURVES
 from harness.statistics import Spread
+from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
@@ -36,6 +37,9 @@ PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
 _ENDS = (5, 10, 15, 19, 25, 30, 40, 50)  # epochs after which trainings could have ended
+_LATE_ENDS = (50, 100, 200, 300, 500, 1_000, 30_000)
+_LONG = ("published, float32", "published, float32, state restored")
+_SIZES, _LABELS = 9, 47_952  # of the published code: trainings, and images without the 2,048 for validation
 _PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
 _COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           "published, float32, 50 epochs")  # fmt: skip
@@ -169,23 +173,35 @@ def _lowest_by_patience(losses: Iterable[float]) -> float:
 
 
 def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the third table in Markdown: Table 16's unit by lowest validation losses, float32, at most 50 epochs."""
-    rows: dict[Cell, list[list[float]]] = defaultdict(list)
+    """Yield two tables in Markdown, Table 16's unit by lowest validation losses in float32: 50 epochs, and longer."""
+    shorter: dict[Cell, list[list[float]]] = defaultdict(list)
+    longer: dict[Cell, list[list[float]]] = defaultdict(list)
     for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
-        result = read_result(path.parent / RESULT) if (path.parent / RESULT).exists() else None
-        if not isinstance(result, MdlResult) or recipe_of(result.config) != "published, float32, 50 epochs":
+        config, curves = read_config(path.parent), pd.read_csv(path)
+        if not published(config) or curves.n.nunique() < _SIZES:
             continue
-        for _, curve in pd.read_csv(path).groupby("seed"):
-            lowest = [curve[curve.epoch <= epochs].groupby("n").validation_loss_bits.min() for epochs in _ENDS]
-            lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
-            sizes = [*lowest[0].index, result.train_size]
-            rows[cell_of(result.config)].append([published_units(sizes, list(losses)) for losses in lowest])
-    yield (
-        "| Table 16's unit, by validation losses after epochs | "
-        + " | ".join(map(str, _ENDS))
-        + f" | 50, patience {_PATIENCE} | the paper |"
+        recipe = recipe_of(config)
+        rows = shorter if recipe == "published, float32, 50 epochs" else longer
+        if rows is longer and recipe not in _LONG:
+            continue
+        for _, curve in curves.groupby("seed"):
+            ends = _ENDS if rows is shorter else _LATE_ENDS
+            lowest = [curve[curve.epoch <= epochs].groupby("n").validation_loss_bits.min() for epochs in ends]
+            if rows is shorter:
+                lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
+            values = [published_units([*losses.index, _LABELS], list(losses)) for losses in lowest]
+            rows[cell_of(config)].append(values)
+    yield from _by_epochs(
+        "Table 16's unit, by validation losses after epochs", shorter, [*map(str, _ENDS), f"50, patience {_PATIENCE}"]
     )
-    yield "| --- " * (len(_ENDS) + 3) + "|"
+    yield ""
+    yield from _by_epochs("the same of trainings that patience ends", longer, [f"{epochs:,}" for epochs in _LATE_ENDS])
+
+
+def _by_epochs(title: str, rows: Mapping[Cell, Sequence[Sequence[float]]], ends: Sequence[str]) -> Iterator[str]:
+    """Yield a table in Markdown from values by cell, seed and end of the trainings."""
+    yield f"| {title} | " + " | ".join(ends) + " | the paper |"
+    yield "| --- " * (len(ends) + 2) + "|"
     for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
         shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
         mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated").removesuffix("_published")]
