@@ -38,11 +38,12 @@ OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
 _ENDS = (5, 10, 15, 19, 25, 30, 40, 50)  # epochs after which trainings could have ended
 _LATE_ENDS = (50, 100, 200, 300, 500, 1_000, 30_000)
+_SHORT = "published, float32, 50 epochs"
 _LONG = ("published, float32", "published, float32, state restored")
-_SIZES, _LABELS = 9, 47_952  # of the published code: trainings, and images without the 2,048 for validation
+_SIZES = [1_024, 2_375, 4_157, 6_507, 9_606, 13_694, 19_086, 26_198, 35_579, 47_952]  # of the paper's code
 _PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
 _COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
-          "published, float32, 50 epochs")  # fmt: skip
+          _SHORT)  # fmt: skip
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
@@ -177,19 +178,18 @@ def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
     shorter: dict[Cell, list[list[float]]] = defaultdict(list)
     longer: dict[Cell, list[list[float]]] = defaultdict(list)
     for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
-        config, curves = read_config(path.parent), pd.read_csv(path)
-        if not published(config) or curves.n.nunique() < _SIZES:
+        config = read_config(path.parent)
+        if not published(config) or recipe_of(config) not in (_SHORT, *_LONG):
             continue
-        recipe = recipe_of(config)
-        rows = shorter if recipe == "published, float32, 50 epochs" else longer
-        if rows is longer and recipe not in _LONG:
+        rows, curves = shorter if recipe_of(config) == _SHORT else longer, pd.read_csv(path)
+        if sorted(curves.n.unique()) != _SIZES[:-1]:
             continue
         for _, curve in curves.groupby("seed"):
             ends = _ENDS if rows is shorter else _LATE_ENDS
             lowest = [curve[curve.epoch <= epochs].groupby("n").validation_loss_bits.min() for epochs in ends]
             if rows is shorter:
                 lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
-            values = [published_units([*losses.index, _LABELS], list(losses)) for losses in lowest]
+            values = [published_units(_SIZES, list(losses)) for losses in lowest]
             rows[cell_of(config)].append(values)
     yield from _by_epochs(
         "Table 16's unit, by validation losses after epochs", shorter, [*map(str, _ENDS), f"50, patience {_PATIENCE}"]
