@@ -20,7 +20,10 @@ def require_rows_of_the_pages(printed: str, *words: str) -> None:
 def test_the_tables_of_kept_runs_are_those_of_the_pages(tmp_path: Path, capsys, real_figures) -> None:
     assert table16.main([*KEPT, "--out", str(tmp_path / "table16.png")]) == 0
     require_rows_of_the_pages(
-        capsys.readouterr().out, "7.14 ± 0.05", "average x scored | 4.69 ± 0.03", "Table 16's unit, by validation losses"
+        capsys.readouterr().out,
+        "7.14 ± 0.05",
+        "average x scored | 4.69 ± 0.03",
+        "Table 16's unit, by validation losses",
     )
     assert (tmp_path / "table16.png").stat().st_size > 10_000
 
