@@ -37,7 +37,7 @@ ERASERS: dict[str, float] = {
     "control": 87.2875299,
     "gradient": 20.9081967,
     "gradient_orders": -51.2174532,
-    "gradient_published": 2.4481854,
+    "gradient_published": 2.45074478,
     "leace": 1.29417139,
     "oracle_leace": -6.38313928,
     "qleace": -63.0957885,
@@ -96,7 +96,8 @@ def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
     if choice == "gradient":  # what singular covariances leave open moves with rounding
         x = x[..., 2:4, 2:6]  # vary in every class
     described = target("eraser", choice)
-    shorter = {kind: {"max_iterations": 3} for kind in ("gradient", "gradient_orders", "gradient_published")}
+    shorter = {kind: {"max_iterations": 3} for kind in ("gradient", "gradient_orders")}
+    shorter["gradient_published"] = {"max_iterations": 1}  # later ones move with the number of threads
     shorter["alf_cubic"] = {"num_directions": 1}
     eraser = described.resolve(Eraser).fit(x, z, **described.options | shorter.get(choice, {}))
     rounding = 1e-3 if choice == "qleace_truncated" else 1e-6  # float32 products
