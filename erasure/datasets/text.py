@@ -56,12 +56,12 @@ class MeanWordVectors(HuggingFaceTable):
     def row_names(self, index: Tensor) -> list[str]:
         """Return the number of words of the training texts at these positions [n], and their beginnings."""
         wanted = set(index.tolist())
-        rows, _ = self._rows(self.train_split, "text_column", kind=str)
+        rows, _ = self._rows(self._builder(), self.train_split, "text_column", kind=str)
         texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}
         return [f"{len(_words(texts[i]))} words: {texts[i][:_SHOWN]}" for i in index.tolist()]
 
-    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        rows, names = self._rows(split, "text_column", kind=str)
+    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        rows, names = self._rows(builder, split, "text_column", kind=str)
         texts, labels = [], []
         for text, label in rows:
             texts.append(_words(_plain(text)))
