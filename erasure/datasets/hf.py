@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 _TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
-_YAML_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
+_METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
 _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
     r"(?:^|[-._ 0-9])(?:train|training|validation|valid|dev|val|test|testing|eval|evaluation)(?:[-._ 0-9]|$)"
 )
@@ -155,7 +155,8 @@ class HuggingFaceTable(Source):
         self, builder: Any, split: str, key: str, feature: Any = None, kind: type = object
     ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
         """Read inputs of a type, from the column that option `key` names, with labels; and class names, if any."""
-        import datasets
+        with needs("hub"):
+            import datasets
 
         location = self._location()
         data_files = builder.config.data_files or {}
@@ -210,8 +211,8 @@ class HuggingFaceTable(Source):
         if in_splits and len(in_splits) < len(images):
             raise ValueError(
                 f"path={self.path}: {len(images) - len(in_splits)} of {len(images)} images belong to no split, as the "
-                f"paths of others name one ({in_splits[0]}): put all below train/CLASS/ and test/CLASS/, and take "
-                "dataset=image_folder"
+                f"paths of others name one ({in_splits[0]}): put all below train/CLASS/ and test/CLASS/, which "
+                "image_folder reads"
             )
 
     def _warn_of_what_is_left_out(self, data_files: Mapping[str, set[str]]) -> None:
@@ -312,18 +313,18 @@ def _configurations(location: Path) -> list[Any]:
     """Return the configurations that a dataset's README.md declares.
 
     Raises:
-        ValueError: its YAML is broken, names addresses on other machines, or is in a file that has no checksum.
+        ValueError: its metadata is broken, names addresses on other machines, or is in a file that has no checksum.
     """
     if (location / ".huggingface.yaml").exists():
         raise ValueError(f"{location}/.huggingface.yaml is not read: move its lines into README.md, and delete it")
     readme = location / "README.md"
-    if not readme.is_file() or not (block := _YAML_BLOCK.match(readme.read_text(encoding="utf-8", errors="replace"))):
+    if not readme.is_file() or not (block := _METADATA_BLOCK.match(readme.read_text(encoding="utf-8", errors="replace"))):
         return []
     try:
         card = yaml.safe_load(block[1])
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())[:160]
-        raise ValueError(f"{readme} begins with broken YAML ({reason}): mend it, or delete the lines") from error
+        raise ValueError(f"{readme} begins with broken metadata ({reason}): mend it, or delete the lines") from error
     configurations = card.get("configs") if isinstance(card, dict) else None
     if address := next((text for text in _texts(configurations) if "://" in text), None):
         raise ValueError(f"{readme} names a file outside its folder: {address}: download it, and name the file")
