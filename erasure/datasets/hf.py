@@ -318,7 +318,9 @@ def _configurations(location: Path) -> list[Any]:
     if (location / ".huggingface.yaml").exists():
         raise ValueError(f"{location}/.huggingface.yaml is not read: move its lines into README.md, and delete it")
     readme = location / "README.md"
-    if not readme.is_file() or not (block := _METADATA_BLOCK.match(readme.read_text(encoding="utf-8", errors="replace"))):
+    if not readme.is_file() or not (
+        block := _METADATA_BLOCK.match(readme.read_text(encoding="utf-8", errors="replace"))
+    ):
         return []
     try:
         card = yaml.safe_load(block[1])
