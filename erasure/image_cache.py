@@ -20,7 +20,9 @@ _MOST_NAMES = 5
 def raw_images(source: Source, cache: Cache) -> RawImages:
     """Return the source's images; a source that is slow to load is kept in the cache after the first time."""
     if isinstance(source, ClassSubset):
-        return source.restrict(raw_images(source.base, cache))
+        whole = raw_images(source.base, cache)
+        source.warn_of_other_numbers(whole.class_names)
+        return source.restrict(whole)
     if not source.slow_to_load:
         return _loaded(source)
     key = raw_key(source)
