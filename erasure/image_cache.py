@@ -55,7 +55,7 @@ def _loaded(source: Source) -> RawImages:
     if raw.bounded:
         train, test = ([] if part is None else _digests(part) for part in (raw.train, raw.test))
         if repeated := len(train) - len({*train}) if raw.test is None else 0:
-            message = "%s: %d of %d images are equal to another one, and the splits may share them"
+            message = "%s: %d of %d images repeat an earlier one, and the splits may share them"
             log.warning(message, source.name, repeated, len(train))
         if shared := sum(map({*train}.__contains__, test)):
             log.warning("%s: %d of %d test images are also training images", source.name, shared, len(test))

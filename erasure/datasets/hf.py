@@ -1,6 +1,7 @@
 """Any image-classification dataset in the Hugging Face format: on the hub, in a folder, or one parquet file."""
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -32,8 +33,9 @@ log = logging.getLogger(__name__)
 _METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 _TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
 _METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
+_SPLIT_WORDS = ["train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"]
 _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
-    r"(?:^|[-._ 0-9])(?:train|training|validation|valid|dev|val|test|testing|eval|evaluation)(?:[-._ 0-9]|$)"
+    rf"(?:^|[-._ 0-9])(?:{'|'.join(_SPLIT_WORDS)})(?:[-._ 0-9]|$)"
 )
 
 
@@ -79,7 +81,8 @@ class HuggingFaceTable(Source):
             if named and stored is not None and stored != names:
                 labels = [stored[j] if isinstance(j, int) and 0 <= j < len(stored) else j for j in labels]
             test = LabelledImages(inputs, _numbers(labels, names, self._named(self.test_split)))
-        self._warn_of_what_is_left_out(data_files)
+        read = {self.train_split: len(train)} | ({} if test is None else {str(self.test_split): len(test)})
+        self._warn_of_what_is_left_out(data_files, read)
         return RawImages(train, test, names)
 
     @abstractmethod
@@ -215,9 +218,18 @@ class HuggingFaceTable(Source):
                 "image_folder reads"
             )
 
-    def _warn_of_what_is_left_out(self, data_files: Mapping[str, set[str]]) -> None:
-        others = data_files.keys() - {self.train_split, self.test_split}
-        left_out = {f"files of split {split}": len(data_files[split]) for split in others}
+    def _warn_of_what_is_left_out(self, data_files: Mapping[str, set[str]], read: Mapping[str, int]) -> None:
+        """Compare files with examples.
+
+        Args:
+            data_files: the paths of every split.
+            read: the number of examples of those that were read.
+        """
+        left_out = {f"files of split {split}": len(data_files[split]) for split in data_files.keys() - read.keys()}
+        for split, files in data_files.items():  # images that a metadata file does not name
+            images = sum(Path(file).suffix.lower() in image_decoding.SUFFIXES for file in files)
+            if split in read and images > read[split]:
+                left_out[f"images of split {split}"] = images - read[split]
         listed = {Path(file) for files in data_files.values() for file in files}
         location, suffixes = self._location(), {file.suffix.lower() for file in listed} | _TABLES
         for name in hub_download.file_names(location) if location.is_dir() else ():
@@ -225,6 +237,10 @@ class HuggingFaceTable(Source):
             if file not in listed and file.name not in _METADATA and file.suffix.lower() in suffixes:
                 kind = f"{file.suffix} files in no split"
                 left_out[kind] = left_out.get(kind, 0) + 1
+        train = (Path(file).with_suffix("").parts for file in data_files.get(self.train_split, ()))
+        for name in sorted(set(itertools.chain.from_iterable(train)) - {*location.resolve().parts, *_SPLIT_WORDS}):
+            if name.lower() in _SPLIT_WORDS[2:]:
+                log.warning("%s: %s is read as training data: splits are written in lower case", self.path, name)
         if left_out:
             log.warning("%s: left out: %s", self.path, ", ".join(f"{n} {kind}" for kind, n in sorted(left_out.items())))
 

@@ -76,7 +76,7 @@ def test_repeated_images_empty_classes_and_classes_called_nan_are_said(tmp_path:
     test = torch.cat([IMAGES[2:4], 100 + IMAGES[:1]])
     assert said(IMAGES, labels, ("a", "b"), test) == ["mine: 2 of 3 test images are also training images"]
     repeated = IMAGES[[0, 1, 2, 3, 3, 3]]
-    line = "mine: 2 of 6 images are equal to another one, and the splits may share them"
+    line = "mine: 2 of 6 images repeat an earlier one, and the splits may share them"
     assert said(repeated, labels, ("a", "b")) == [line]
     assert said(repeated, labels, ("a", "b"), test[2:]) == []
     assert said(repeated.view(6, 4, 1, 1).float(), labels, ("a", "b")) == []  # vectors may well be equal

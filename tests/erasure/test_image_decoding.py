@@ -118,6 +118,7 @@ def test_of_several_frames_the_first_is_read_which_a_line_says(kind: str, caplog
     assert caplog.messages == expected  # the further frames of a photograph are its previews
 
 
+@pytest.mark.filterwarnings("ignore:Truncated File Read")
 @pytest.mark.parametrize("kind", ["WEBP", "TIFF", "BMP", "GIF", "PPM"])
 def test_other_formats_keep_their_pixels_and_are_refused_when_cut(kind: str) -> None:
     few = COLOURS // 128 * 255  # GIF has 256 colours

@@ -342,6 +342,19 @@ def test_what_is_left_out_is_counted(tmp_path: Path, caplog) -> None:
     assert caplog.messages == [f"{tmp_path}: left out: 1 .parquet files in no split, 1 files of split validation"]
 
 
+def test_images_that_metadata_does_not_name_and_splits_in_upper_case_are_said(tmp_path: Path, caplog) -> None:
+    write_images(tmp_path / "a", "train", 5)
+    rows = "".join(f"cat/{i:03}.png,{i % 2}\n" for i in range(4))
+    (tmp_path / "a" / "train" / "metadata.csv").write_text("file_name,label\n" + rows)
+    assert len(source(tmp_path / "a", image_column="image", test_split=None).load().train) == 4
+    assert caplog.messages == [f"{tmp_path}/a: left out: 6 images of split train"]
+    caplog.clear()
+    for split in ("Train", "Test"):
+        write_images(tmp_path / "b", split, 2)
+    assert len(source(tmp_path / "b", image_column="image", test_split=None).load().train) == 8
+    assert caplog.messages == [f"{tmp_path}/b: Test is read as training data: splits are written in lower case"]
+
+
 def test_a_csv_file_of_paths_is_read(tmp_path: Path) -> None:
     for i, image in enumerate(random_images(4)):
         (tmp_path / f"{i}.png").write_bytes(png(image))
