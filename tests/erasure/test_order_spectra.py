@@ -94,6 +94,20 @@ def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> No
     assert torch.stack([s.shares > 2 * s.errors for s in spectra]).double().mean() < 0.01
 
 
+@pytest.mark.parametrize(("d", "least", "most"), [(1, 0.4, 0.6), (5, 0.8, 0.97)])
+def test_an_order_that_is_not_detected_need_not_be_absent(d: int, least: float, most: float) -> None:
+    """A skew of 0.6 in one of two classes, along one direction of d, in 300 examples (docs/orders.md)."""
+
+    def missed(seed: int) -> bool:
+        x, z = normal(300, d, seed=seed), torch.arange(300) % 2
+        exponential = torch.empty(300, 11).exponential_(generator=torch.Generator().manual_seed(seed))
+        skewed = (exponential.sum(1) - 11) / 11**0.5  # skew 2 / sqrt(11)
+        x[:, 0] = torch.where(z == 0, skewed, x[:, 0])
+        return bool(spectrum(x, z, orders=3, permutations=0).z_scores[2] <= 2)
+
+    assert least < sum(map(missed, range(200))) / 200 < most
+
+
 @pytest.mark.parametrize("moved", [0.0, 2.0])  # far from white, kernels have a mean
 def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
     x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
