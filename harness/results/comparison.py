@@ -96,5 +96,6 @@ def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
 _UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan, seeds=0)
 _COLUMNS = (
     "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std",
-    "paired_seeds", "difference", "standard_error", "p_value", "p_holm", "significant", "backfires", "error_over_examples",
+    "paired_seeds", "difference", "standard_error", "p_value", "p_holm", "significant", "backfires",
+    "error_over_examples",
 )  # fmt: skip
