@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, columns, moments_of
+from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -87,6 +88,8 @@ class Eraser(ABC):
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.
 
+        Warns, by the logger `erasure`, where there are too few for erasure to hold on others (`erasure.few_examples`).
+
         Args:
             x: tensor or array, whole examples [n, ...] or vectors [..., d].
             z: labels as `ClassMoments.fit` takes them, or any concept that `ConceptMoments` takes, which LEACE, oracle
@@ -101,6 +104,7 @@ class Eraser(ABC):
         """
         _require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
+        warned_of_few(cls, moments)
         if isinstance(moments, ConceptMoments):
             return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
+from erasure.few_examples import warned_of_few
 from erasure.moments import ClassMoments
 
 
@@ -88,9 +89,11 @@ def fit_layers(
         named_module(model, name)
         _require_unlabelled(name, eraser)
     fitted: dict[str, Eraser] = {}
+    warned = False  # once, not for every module
     for name in modules:
         with erase(model, fitted):
             moments = _moments(model, batches, name, num_classes, pooled=issubclass(eraser, LeaceEraser))
+        warned = warned or warned_of_few(eraser, moments)
         fitted[name] = eraser.fit_moments(moments, **options).to(dtype=torch.float32)
     return fitted
 

@@ -19,7 +19,7 @@ from harness.run_directory import Run
 from mdl.coded_result import log_point, log_summary, result_of_curve
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
-from mdl.training_sizes import chunk_sizes
+from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
 from train.prepared_training import PreparedTraining
@@ -34,7 +34,11 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    chunk_sizes(len(split_positions(job)["train"]), job.config.mdl)
+    labels, settings = split_positions(job)["train"].labels, job.config.mdl
+    k = len(labels.unique())
+    sizes = chunk_sizes(len(labels), settings, k)
+    if settings.code == "blocks":  # the other scores a network that it trains on all
+        warn_of_few(sizes, k)
     return prepared_training.load(job)
 
 
@@ -88,7 +92,7 @@ class _Trainings:
         if settings.validation == "given":
             instead = "mdl.validation=prefix stops them by training images"
             warn_of_unlike_validation(prepared.dataset.certificate, instead)
-        self.sizes = chunk_sizes(total, settings)
+        self.sizes = chunk_sizes(total, settings, prepared.num_classes)
         indices = range(len(self.sizes))
         self.order = indices if settings.order == "smallest_first" else indices[::-1]
         self._prepared, self._run, self._display = prepared, run, display

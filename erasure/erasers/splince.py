@@ -10,6 +10,7 @@ from torch import Tensor
 from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.covariance_factor import CovarianceFactor
 from erasure.erasers.leace import LeaceEraser
+from erasure.few_examples import warned_of_few
 from erasure.inputs import Array
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
@@ -79,6 +80,7 @@ class SplinceEraser(ProjectionEraser):
         if both := erased.keys() & preserved.keys():
             raise ValueError(f"{min(both)!r} is to be erased and kept: give the two concepts different names")
         moments = ConceptMoments.fit(x, erased | preserved, dim=dim)
+        warned_of_few(cls, moments)
         return cls.fit_moments(moments, keep=tuple(preserved), **options)
 
     @classmethod
