@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.moments import ClassMoments
@@ -84,6 +85,7 @@ class Eraser(ABC):
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
 
     @classmethod
+    @without_autocast
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.
 
@@ -117,6 +119,7 @@ class Eraser(ABC):
         return cls.fit_moments(moments, **options)
 
     @classmethod
+    @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
         if cls.__abstractmethods__:
@@ -159,6 +162,7 @@ class Eraser(ABC):
                 "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
             )
 
+    @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 
