@@ -115,9 +115,9 @@ class CovarianceFactor:
 def _rounding_variance(relative: Tensor, epsilon: float) -> float:
     """Return the variance, of coordinates of unit variance, below which a direction may be rounding of the data alone.
 
-    Rounding to a relative `epsilon` adds a variance of ε²/12 times the mean square of a coordinate. The states of a
-    network have been rounded often, and by erasers that amplify: up to 500 times as much was seen. A power of 2/3 is
-    5e4 times as much in float32, 60 times in bfloat16, and bounds how far an eraser amplifies the rounding of its input.
+    Rounding to a relative `epsilon` adds ε²/12 times the mean square of a coordinate. The states of a network have
+    been rounded many times, also by erasers that amplify it: 6,000 times as much was seen in float32. The power of 2/3
+    allows 9e4 times there, but 60 times in bfloat16, and bounds how much an eraser amplifies the rounding of its input.
     """
     if not len(relative):
         return 0.0
