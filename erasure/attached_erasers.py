@@ -72,7 +72,7 @@ _INPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
 class Attachment:
     """Functions that change the states of modules of a network, until `remove`.
 
-    A module that does not run in a pass of the network is reported by the logger `erasure`: its states are not changed.
+    The logger `erasure` reports modules that do not run in a pass of the network: their states are not changed.
 
     Args:
         model: any network; `torch.compile` compiles it anew where it has compiled it already.
@@ -137,8 +137,8 @@ class Attachment:
         if idle := [change.name for _, change in self._attached if not change.ran]:
             self._reported = True
             log.warning(
-                "%s: did not run, so that nothing was changed there; its weights may be read by another module: name "
-                "that one",
+                "%s did not run, so that nothing is erased there: name the module that reads its weights, or give the "
+                "network that torch.compile returned",
                 ", ".join(idle),
             )
 

@@ -117,7 +117,8 @@ def fit_layers(
         options: of the class.
 
     Returns:
-        Erasers by name of module, in the order in which the network runs these, in float32.
+        Erasers by name of module, in the order in which the network runs these, in the precision of its states, at
+        least float32.
 
     Raises:
         ValueError: as `attach`, a module that does not run once in a pass, or batches that are not as described.
@@ -148,7 +149,7 @@ def fit_layers(
             try:
                 for i, name in enumerate(sweep.names):
                     report_progress("erasers of hidden states", i / len(sweep.names), name)
-                    moments: ClassMoments | ConceptMoments | None = None
+                    moments, states = None, torch.empty(0)
                     for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
                         rows, concept = _selected(states, batch.z, batch.mask, ignore_index)
                         if moments is None:
@@ -157,7 +158,8 @@ def fit_layers(
                     assert moments is not None
                     if group is not None:
                         moments.all_reduce(group)
-                    fitted[name] = eraser.fit_moments(moments, **options).to(dtype=torch.float32)
+                    precision = torch.promote_types(states.dtype, torch.float32)
+                    fitted[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
                     attached.append(Attachment(model, {name: fitted[name]}, inputs=inputs, report_idle=False))
             finally:
                 for one in attached:
