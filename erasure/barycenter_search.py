@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
 from erasure.progress import report_progress
@@ -65,6 +66,7 @@ class Search:
     polar: Callable[[Tensor], Tensor] = rough_polar_factor
 
 
+@without_autocast
 def align(
     factors: Sequence[CovarianceFactor],
     weights: Sequence[float],

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
@@ -85,6 +86,7 @@ class Eraser(ABC):
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
 
     @classmethod
+    @without_autocast
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.
 
@@ -121,6 +123,7 @@ class Eraser(ABC):
         return cls.fit_moments(moments, **options)
 
     @classmethod
+    @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
         if cls.__abstractmethods__:
@@ -163,6 +166,7 @@ class Eraser(ABC):
                 "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
             )
 
+    @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 

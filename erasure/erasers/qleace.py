@@ -82,7 +82,7 @@ class QleaceEraser(ClassMapsEraser):
         """
         moments.require_examples()
         factors = [
-            CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j])
+            CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j], moments.epsilon)
             for j in reported_classes(moments.num_classes)
         ]
         rank = _common_rank(factors)

@@ -111,7 +111,7 @@ class SplinceEraser(ProjectionEraser):
             raise ValueError(f"keep={keep}: every concept is kept, so that nothing is erased")
         moments.require_examples()
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
-        factor = CovarianceFactor(moments.total, moments.mean, moments.n)
+        factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))
         u, v = (_span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance) for cross in (z, y))
         cosine = float(torch.linalg.svdvals(u.T @ v).amax()) if v.numel() and u.numel() else 0.0
