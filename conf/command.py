@@ -24,7 +24,14 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.command_process import BAD_CONFIG, FAILED, exit_code, print_anywhere, require_current_folder
+from conf.command_process import (
+    BAD_CONFIG,
+    FAILED,
+    exit_code,
+    let_threads_sleep,
+    print_anywhere,
+    require_current_folder,
+)
 from conf.compose import VERSION_BASE
 from conf.error_messages import explain, is_shortage
 from conf.groups import CONF, choices, look_in
@@ -72,6 +79,7 @@ def main(command: Command) -> None:
     interrupted.
     """
     require_current_folder()
+    let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
     process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours

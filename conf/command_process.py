@@ -23,6 +23,15 @@ def require_current_folder() -> None:
         sys.exit(BAD_CONFIG)
 
 
+def let_threads_sleep() -> None:
+    """Let torch's threads sleep while they wait for each other, unless OMP_WAIT_POLICY is set.
+
+    By default they check again and again for some milliseconds, and so keep a core from the thread that they wait for.
+    To be called before torch is imported.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def print_anywhere() -> None:
     """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):

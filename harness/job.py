@@ -28,6 +28,7 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
+from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
@@ -206,6 +207,11 @@ class Prepared(Protocol):
         """Fields of result.json on data and model: "seeds", "num_classes", "train_size", "parameters"."""
         ...
 
+    @property
+    def step_multiply_adds(self) -> float:
+        """The products of a step of the computation, on which its number of threads depends."""
+        ...
+
 
 L = TypeVar("L", bound=Prepared)
 Computed = Trained | Information  # the part of a result that the command computes
@@ -273,7 +279,9 @@ class Execution:
                 # without run.lock: processes share the steps, and each claims one at a time
                 with _recorded(self.job, run):
                     prepared = functions.load(self.job)
-                    if not functions.compute_free_steps(prepared, run) and not wait:
+                    with threads_for(prepared.step_multiply_adds):
+                        all_computed = functions.compute_free_steps(prepared, run)
+                    if not all_computed and not wait:
                         return None
             with run.claim(wait=wait) as claimed:
                 if not claimed:
@@ -333,7 +341,8 @@ def _carry_out(
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        computed = dict(vars(functions.compute(prepared, run, logger)))
+        with threads_for(prepared.step_multiply_adds):
+            computed = dict(vars(functions.compute(prepared, run, logger)))
         seconds = run.seconds()
         timing = replace(computed.pop("timing", Timing()), seconds=seconds, started=started)
         # "verb": the command's key in result.json, see `harness.result`

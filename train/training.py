@@ -31,7 +31,6 @@ from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
-from train.stacking_rule import choose
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Engine:
         total = len(prepared.data["train"])
         self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
         self.checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
-        self.stacking = choose(prepared.ensemble, len(prepared.seeds), prepared.data["train"], prepared.settings)
+        self.stacking = prepared.stacking
         if len(prepared.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
