@@ -158,12 +158,12 @@ class Arrays(Source):
 
     def _labels(self, y: np.ndarray, key: str, examples: int) -> np.ndarray:
         """[n], whole numbers or words."""
-        if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
+        if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)) and (np.abs(y) < 2**53).all():
             y = y.astype(np.int64)
         if y.shape != (examples,) or y.dtype.kind not in "iubUS":
             raise ValueError(
-                f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}: need one whole number or word "
-                f"for each of {examples} examples"
+                f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}: need one whole number below 2^53 "
+                f"or word for each of {examples} examples"
             )
         return y
 
