@@ -126,12 +126,11 @@ class ConceptMoments:
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
         device, precision = self._joint.device, self._joint.precision
-        joint = torch.cat(
-            [rows.to(device, precision), columns(z, leading, self.concepts).to(device, precision)], 1
-        ).detach()
-        if not joint.sum(dtype=torch.float64).isfinite() and not joint.isfinite().all():
-            where = "x" if not rows.isfinite().all() else "z"
-            raise ValueError(f"{where} holds values that are not finite (NaN or infinity): clean the data first")
+        concept = columns(z, leading, self.concepts)
+        require_range(rows, "x", precision)
+        for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
+            require_range(part, _label(name, self.concepts), precision)
+        joint = torch.cat([rows.to(device, precision), concept.to(device, precision)], 1).detach()
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
 
@@ -179,14 +178,8 @@ class ConceptMoments:
         """
         if self.n < 2:
             raise ValueError(f"{self.n} examples: a covariance needs at least 2")
-        variances, offsets = self._joint.scatters[0].diagonal(), self._joint.offsets[0]
-        precision = self._joint.precision
-        require_range(variances[: self.dim], offsets[: self.dim], "x", precision)
-        for name in self.concepts:
-            at = [self.dim + i for i in self.positions([name])]
-            require_range(variances[at], offsets[at], name, precision)
-        erased = [self.dim + i for i in self.positions(names)]
-        if not bool((variances[erased] > 0).any()):
+        variances = self.concept_covariance.diagonal()[self.positions(names)]
+        if not bool((variances > 0).any()):
             which = "z" if names is None else ", ".join(names)
             raise ValueError(f"{which} is the same for all examples: there is nothing to erase")
 

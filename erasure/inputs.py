@@ -22,7 +22,7 @@ _EXAMPLES = ("x", "X")
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_SMALLEST = {torch.float64: 1e-150, torch.float32: 1e-20}  # whose squares a dtype holds
+_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # whose squares a dtype holds
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -160,8 +160,6 @@ def _plain(values: Tensor, name: str) -> Tensor:
         raise ValueError(f"{name} is a nested tensor: give each example as many values, {name}.to_padded_tensor(...)")
     if values.layout != torch.strided:
         raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.to_dense()")
-    if values.is_meta:
-        raise ValueError(f"{name} is on the device meta, and holds no values: pass a tensor with values")
     if values.is_complex():
         raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     if values.dtype in _WIDER:
@@ -279,22 +277,35 @@ def require_same_rows(x: Any, z: Any) -> None:
             )
 
 
-def require_range(variances: Tensor, offsets: Tensor, name: str, precision: torch.dtype = torch.float64) -> None:
-    """Raise ValueError for values whose squares are too large or too small for floating numbers.
+def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
+    """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
+
+    The host waits once for the device.
 
     Args:
-        variances: of the columns, [m].
-        offsets: means of the columns less one of their values, [..., m].
+        values: of examples or of a concept, [n, ...].
         name: what the error calls them.
         precision: of the squares.
     """
-    size = float(offsets.abs().max()) if offsets.numel() else 0.0
-    if not variances.isfinite().all():
-        raise ValueError(f"{name} has values whose squares overflow: divide all values by one number")
-    if 0 < size < _SMALLEST[precision] and not bool((variances > 0).any()):
+    if not values.is_floating_point() or not values.numel():
+        return
+    low, high = _RANGES[precision]
+    size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
+    if low < size < high:
+        return
+    finite = values.isfinite().flatten(1).all(1)
+    if not finite.all():
+        first = int((~finite).nonzero()[0])
         raise ValueError(
-            f"{name} varies by about {size:.0e}, whose square underflows: multiply all values by {1 / size:.0e}"
+            f"{name} holds values that are not finite (NaN or infinity), first in example {first}: clean them"
         )
+    largest = float(values.abs().max())
+    if size >= high:
+        raise ValueError(
+            f"{name} has values as large as {largest:.0e}, whose squares overflow: divide all by one number"
+        )
+    if largest:
+        raise ValueError(f"{name} has no value above {largest:.0e}, and squares underflow: multiply all by one number")
 
 
 def values_per_example(x: Tensor, *z: Tensor) -> int:

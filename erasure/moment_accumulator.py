@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from erasure.inputs import Array, check_batch, ordinary_tensors, whole_number
+from erasure.inputs import Array, check_batch, ordinary_tensors, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
 
@@ -108,9 +108,7 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
-        if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
-            j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
-            raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
+        require_range(rows, "x", self.precision)
         return self.add_rows(rows.detach(), labels)
 
     def add_rows(self, rows: Tensor, labels: Tensor) -> Self:

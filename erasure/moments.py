@@ -13,7 +13,6 @@ from erasure.inputs import (
     leading_shape,
     number_of_classes,
     per_example,
-    require_range,
     require_same_rows,
     single_column,
     values_per_example,
@@ -125,8 +124,6 @@ class ClassMoments(Accumulator):
         """
         if unused and sum(count > 0 for count in self.sizes) < 2:
             raise ValueError("all examples are of one class: there is nothing to erase")
-        variances = self.scatters.diagonal(dim1=1, dim2=2).sum(0)
-        require_range(variances, self.offsets[self.counts > 0], "x", self.precision)
         if short := [j for j, count in enumerate(self.sizes) if count < 2 and not (unused and count == 0)]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:
                 raise ValueError("no example has label 0: labels start at 0; subtract the smallest label from all")

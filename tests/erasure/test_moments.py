@@ -69,8 +69,16 @@ def test_integer_images_and_image_shapes_are_accepted() -> None:
         (torch.ones(5), torch.tensor([0, 1, 2, 1, 0]), r"z has shape \(5,\): expected one label per example, \[\]"),
         (torch.ones(4), torch.tensor([0, 1, 2, 1]), r"shape \(4,\): expected \[n, ...\] with 5 .*, or \[..., 5\]"),
         (torch.ones(4, 5), torch.tensor([0.0, 1, 2, 1]), "labels are integers"),
-        (torch.full((4, 5), torch.inf), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
-        (torch.full((4, 5), -torch.inf), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
+        (
+            torch.full((4, 5), torch.inf),
+            torch.tensor([0, 1, 2, 1]),
+            "x holds values that are not finite .*, first in example 0",
+        ),
+        (
+            torch.full((4, 5), -torch.inf),
+            torch.tensor([0, 1, 2, 1]),
+            "x holds values that are not finite .*, first in example 0",
+        ),
     ],
 )
 def test_bad_data_is_refused_by_name(x: torch.Tensor, z: torch.Tensor, complaint: str) -> None:

@@ -239,6 +239,14 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "words for numbers": (lambda d: (write(d / "a.npz", x=X.astype(str), y=Y), {}), r"need numbers \[n, d\]"),
     "too few labels": (lambda d: (write(d / "a.npz", x=X, y=Y[:-1]), {}), r"'y' has shape \[119\].*each of 120"),
     "labels with fractions": (lambda d: (write(d / "a.npz", x=X, y=Y + 0.5), {}), r"type float64: need one whole"),
+    "labels that no integer holds": (
+        lambda d: (write(d / "a.npz", x=X, y=np.array([1e19, 2e19, 3.0])[Y % 3]), {}),
+        r"type float64: need one whole number below 2\^53",
+    ),
+    "infinite labels": (
+        lambda d: (write(d / "a.npz", x=X, y=np.where(Y == 1, np.inf, Y)), {}),
+        "need one whole number",
+    ),
     "NaN": (lambda d: (write(d / "a.npz", x=with_value(np.nan), y=Y), {}), r"'x' is nan in row 17, column 2"),
     "infinity": (lambda d: (write(d / "a.npz", x=with_value(np.inf), y=Y), {}), r"'x' is inf in row 17, column 2"),
     "other columns in test": (
