@@ -40,6 +40,7 @@ from conf.schema import plain, validate
 from conf.sweep_files import Sweep
 from conf.sweep_process import process  # one mutable object
 from conf.target_class import READ_RESULT, config_of, imported
+from conf.terminal import printable, show_log
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def main(command: Command) -> None:
     process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_log(logging.INFO)
     logging.getLogger("hydra").setLevel(logging.WARNING)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):
@@ -196,7 +197,7 @@ def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
         exit_codes.append(BAD_CONFIG if bad_config else FAILED)
         notes = getattr(error, "__notes__", [])
         if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
-            traceback.print_exc()
+            print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
         _complain("; ".join([line, *([] if bad_config else notes)]))
         if sweep:
             assert process.planned_run is not None
@@ -224,7 +225,7 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
     # a single run is compared with its control, which may be newer
     printed = sweep.printed_tables(command.name) if len(finished) > 1 else None
     if printed is not None:
-        print(printed, end="")
+        print(printable(printed, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
     elif finished:
         keep = functools.partial(sweep.keep_tables, command.name)
@@ -248,7 +249,7 @@ def _summarise(
             with contextlib.redirect_stdout(printed):
                 command.summarise(results, directory)
         finally:
-            print(printed.getvalue(), end="", flush=True)
+            print(printable(printed.getvalue(), lines=True), end="", flush=True)
         keep(printed.getvalue())
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
@@ -257,4 +258,4 @@ def _summarise(
 
 
 def _complain(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -44,18 +44,20 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
     """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
-    Overrides of Hydra's settings say where and how a sweep runs, and are ignored. A configuration is valid until the
-    next is requested.
+    Overrides of Hydra's settings say where and how a sweep runs: they are checked, and in no job. A configuration is
+    valid until the next is requested.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
-    overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
+    settings = [override for override in overrides if override.lstrip("+~").startswith("hydra")]
+    overrides = [override for override in overrides if override not in settings]
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
-        params = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.params or {}
+        whole = compose(command, [*search_path(), *settings, *fixed], return_hydra_config=True)
+        params = whole.hydra.sweeper.get("params") or {}
         composer = Composer(command, loader, search_path())
         for job in product(loader, params, overrides):
             yield job, composer(job)

@@ -14,6 +14,7 @@ from conf.check import ConfigError, unknown_key
 from conf.compose import unchecked
 from conf.groups import choices, chosen, common_keys, keys
 from conf.schema import VARIABLES
+from conf.terminal import printable
 
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
@@ -38,7 +39,7 @@ def is_shortage(error: BaseException) -> bool:
 def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
     """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
     line = _explained(error, command, sys.argv[1:] if overrides is None else overrides)
-    return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
+    return printable(re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line))
 
 
 def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> str:

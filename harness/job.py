@@ -20,6 +20,7 @@ from conf.command_process import make_folder
 from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target_class import Target, config_of, require_listed
+from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
 from erasure.datasets.class_subset import positions
@@ -28,6 +29,7 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
+from erasure.store.regular_files import open_regular
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
@@ -270,6 +272,7 @@ class Execution:
             run.tidy()
             return result
         make_folder("runs_dir", self.job.config.runs_dir)
+        run.require_plain()
         make_folder("cache_dir", self.job.config.cache_dir)
         _ = self.job.device  # a missing device is an error before anything is written
         functions = self.functions()
@@ -310,22 +313,19 @@ def _recorded(job: Job, run: Run) -> Iterator[None]:
 @contextlib.contextmanager
 def logged(directory: Path) -> Iterator[None]:
     """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
-    path = directory / "log.txt"
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    except Exception as error:  # not one that was asked for, such as Ctrl-C
-        handler.flush()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(traceback.format_exc())
-        error.add_note(f"traceback in {path}")
-        raise
-    finally:
-        root.removeHandler(handler)
-        handler.close()
+    path, root = directory / "log.txt", logging.getLogger()
+    with open_regular(path, "a") as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root.addHandler(handler)
+        try:
+            yield
+        except Exception as error:  # not one that was asked for, such as Ctrl-C
+            file.write(printable(traceback.format_exc(), lines=True))
+            error.add_note(f"traceback in {path}")
+            raise
+        finally:
+            root.removeHandler(handler)
 
 
 def _carry_out(

@@ -18,6 +18,7 @@ from conf.compose import Composer
 from conf.error_messages import explain
 from conf.sweep_files import SweepJob
 from conf.sweep_process import process
+from conf.terminal import show_log
 from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn
 
 log = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class Submitit(SweepLauncher):
 
     def _begin(self, state: Any) -> None:
         """Restore in this process the state of Hydra in the one that launched the sweep."""
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        show_log(logging.INFO, force=True)
         Singleton.set_state(state)
         setup_globals()
 
