@@ -4,7 +4,9 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import yaml
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -43,7 +45,7 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
         return FAILED
     except KeyboardInterrupt:
         line, code = "interrupted: launch the same command again to continue", INTERRUPTED
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         line, code = explain(error, command, overrides), BAD_CONFIG
     except OSError as error:
         line, code = explain(error, command, overrides), FAILED
@@ -62,7 +64,7 @@ def make_folder(key: str, folder: str) -> None:
         ConfigError: it cannot be made.
     """
     try:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{key}={folder}: cannot be made ({error.strerror}): choose another folder, {key}=FOLDER"

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -45,6 +45,10 @@ class HuggingFaceTable(Source):
     root: str = "data"
 
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {} if options["test_split"] is None else {"test_fraction": "dataset.test_split=null"}
 
     def load(self) -> RawImages:
         if (damage := hub_download.damage(self._location())) is not None:

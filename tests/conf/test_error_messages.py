@@ -51,8 +51,8 @@ CASES = {
         ["model=linear", "model.width=3"],
         "unknown model=linear option width: choose from degree, sketch",
     ),
-    "not a number": (["train.lr=fast"], "train.lr=fast: input should be a valid number"),
-    "not a choice": (["model.activation=tanh"], "model.activation=tanh: input should be 'relu', 'gelu' or 'swiglu'"),
+    "not a number": (["train.lr=fast"], "train.lr=fast: must be a number"),
+    "not a choice": (["model.activation=tanh"], "model.activation=tanh: must be 'relu', 'gelu' or 'swiglu'"),
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
     "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
@@ -116,7 +116,7 @@ CASES = {
     ),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
-        "hydra.launcher.workers=foo: input should be a valid integer",
+        "hydra.launcher.workers=foo: must be a whole number",
     ),
 }
 
@@ -182,7 +182,7 @@ OPTIONS = {
     "alf_cubic starts=0": "starts=0: each class's ascent needs at least 1",
     "alf_cubic seed=-1": "seed=-1: must be at least 0, and less than 2^63",
     "gradient_orders order=2": "order=2: must be at least 3",
-    "gradient_orders weights=[nan,1,1]": "weights=[nan, 1.0, 1.0]: none may be negative or infinite",
+    "gradient_orders weights=[nan,1,1]": "eraser.weights[0]=nan: must be a finite number",
     "random num_directions=-1": "num_directions=-1: must be at least 0",
     "random_edit edit_size=2": "edit_size=2: a projection edits between 0 and 1",
 }
