@@ -22,7 +22,7 @@ _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
-    errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
+    errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
 _ADDED = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"  # by Hydra to a reason

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
     parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
     parser.add_argument("--directions", nargs="+", type=positive, default=[10, 30], help="of most variance")
-    parser.add_argument("--orders", type=positive, default=4, help="highest order")
+    parser.add_argument("--orders", type=int, default=4, help="highest order")
     parser.add_argument("--gaps", action="store_true", help="a table of gaps instead of unbiased shares")
     parser.add_argument("--most", type=positive, default=10_000, help="examples, seeded, of larger splits")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")

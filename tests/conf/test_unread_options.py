@@ -11,6 +11,7 @@ import pytest
 
 from conf.compose import composed
 from conf.groups import CONF, choices
+from conf.unread_options import require_read
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import READ, MdlConfig, MdlSettings, ReplaySettings
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
