@@ -38,7 +38,7 @@ from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.sweep_files import Sweep
-from conf.sweep_process import process  # one mutable object
+from conf.sweep_process import process, typed_overrides  # the former is one mutable object
 from conf.target_class import READ_RESULT, config_of, imported
 from conf.terminal import printable, show_log
 
@@ -109,7 +109,15 @@ def _run(command: Command) -> int:
     _require_launchers_by_name(sys.argv[1:])
     exit_codes: list[int] = []
     decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
-    decorated(lambda config: _job(command, config, exit_codes))()
+    try:
+        decorated(lambda config: _job(command, config, exit_codes))()
+    except (AssertionError, AttributeError, TypeError) as error:
+        words = [word for word in sys.argv[1:] if re.match(r"[+~]*hydra\.(?!launcher)", word)]
+        if not words:
+            raise
+        raise ConfigError(
+            f"{' '.join(words)}: Hydra cannot use this value ({str(error) or 'see its documentation'})"
+        ) from error
     if process.launched is not None:
         return _end_sweep(command, process.launched)
     return max(exit_codes, default=0)  # none: --cfg, --info and the like
@@ -129,6 +137,10 @@ def _flags_first(words: Sequence[str]) -> list[str]:
         known = [name.lstrip("-") for name in parser._option_string_actions if name.startswith("--")]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
+    if options.package and not options.cfg:
+        raise ConfigError(f"--package={options.package}: goes with --cfg")
+    if options.config_dir == "":
+        raise ConfigError("--config-dir=: names no folder")
     flags = list(words)
     for override in options.overrides:
         flags.remove(override)
@@ -140,11 +152,12 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
-    """Refuse another class as launcher or sweeper: Hydra would end in a traceback, or ignore it in silence."""
+    """Refuse another class as launcher or sweeper, and Hydra's own, which know nothing of runs that have finished."""
     for word in words:
-        if re.match(r"[+~]*hydra\.(launcher|sweeper)(\._target_)?=", word):
-            launchers = ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher"))
-            raise ConfigError(f"{word}: choose how a sweep runs by name: {launchers}")
+        named = re.match(r"[+~]*hydra([./])(launcher|sweeper)(?:\._target_)?=(.*)", word)
+        if named and (named[1] == "." or named[3] not in choices(f"hydra/{named[2]}")):
+            names = ", ".join(f"hydra/{named[2]}={name}" for name in choices(f"hydra/{named[2]}"))
+            raise ConfigError(f"{word}: choose how a sweep runs by name: {names}")
 
 
 def run_path(command: Command, config: DictConfig) -> Path:
@@ -169,8 +182,11 @@ def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
     """Carry out one run; an error is shown, in a sweep noted, and ends this job alone: a sweep goes on past it."""
     print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
+    os.chdir(
+        hydra_config.runtime.cwd
+    )  # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
-    overrides = list(hydra_config.overrides.task)
+    overrides = typed_overrides(hydra_config.overrides)
     started = time.monotonic()
     if sweep:
         log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))

@@ -87,6 +87,11 @@ class Eraser(ABC):
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
 
     @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
+        """Return the options that have no effect beside the others, each with what would read it."""
+        return {}
+
+    @classmethod
     @without_autocast
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.

@@ -35,6 +35,7 @@ Prepared data is only verified. Exit codes: 0 ready, 1 could not be fetched or s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    show_log(logging.WARNING)
     overrides = list(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(overrides):
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
@@ -58,7 +59,6 @@ def prepare(source: Source, cache: Cache) -> RawImages:
         FetchError: the files could not be fetched.
         ValueError: the files are damaged.
     """
-    show_log(logging.WARNING)
     try:
         return raw_images(source, cache)
     except MissingDataError as error:

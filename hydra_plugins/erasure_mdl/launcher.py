@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
@@ -28,15 +29,17 @@ def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[S
     """Return all jobs of a sweep, which notes them.
 
     Raises:
-        ConfigError: one of them cannot be run.
+        ConfigError: one of them cannot be run, or two are the same run.
     """
     assert process.directory_of is not None
     command = config.hydra.job.config_name
     composer = Composer(command, context.config_loader)
-    jobs, refused = [], []
+    jobs, refused, by_run = [], [], dict[Path, Sequence[str]]()
     for number, overrides in enumerate(job_overrides):
         try:
             jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
+            if (other := by_run.setdefault(jobs[-1].run, overrides)) is not overrides:
+                raise ConfigError(f"is the same run as {' '.join(other)}: name one of them")
         except (HydraException, OmegaConfBaseException) as error:
             refused.append(explain(error, command, overrides))
         except (ValueError, OSError) as error:

@@ -247,6 +247,9 @@ def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], cou
 def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
     assert sweep(["status", str(tmp_path), "--", "eraser=laece"]) == 2
     assert "unknown eraser=laece: did you mean leace?" in capsys.readouterr().err
+    for word in ("hydra/launcher=nope", "hydra.launcher.workers=2"):  # as the sweep itself does
+        assert sweep(["status", str(tmp_path), "--", word]) == 2
+        assert "unknown hydra/launcher=" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         sweep(["status", str(tmp_path / "nowhere")])
     assert "no such folder; it is the sweep's runs_dir" in capsys.readouterr().err
