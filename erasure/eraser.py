@@ -18,7 +18,16 @@ from torch import Tensor
 from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.few_examples import warned_of_few
-from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape, ordinary_tensors, require_same_rows
+from erasure.inputs import (
+    Array,
+    as_array,
+    as_tensor,
+    by_rows,
+    check_batch,
+    leading_shape,
+    ordinary_tensors,
+    require_same_rows,
+)
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 
@@ -210,8 +219,9 @@ class Eraser(ABC):
         erased = self._erase(rows, labels).reshape(values.shape)
         if isinstance(x, Tensor):
             return erased
-        same = isinstance(x, np.ndarray) and x.dtype.kind == "f"  # longdouble is computed in float64
-        return erased.numpy().astype(x.dtype.newbyteorder("=") if same else None, copy=False)  # pyright: ignore[reportReturnType] as x is
+        array = as_array(erased, "x")
+        longdouble = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype.itemsize > 8  # computed in float64
+        return array.astype(x.dtype) if longdouble else array  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
         """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""

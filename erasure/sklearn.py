@@ -22,7 +22,7 @@ from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
-from erasure.inputs import as_array, as_tensor, is_categorical, require_plain, require_same_rows
+from erasure.inputs import as_array, as_tensor, is_categorical, is_one_hot, require_plain, require_same_rows
 from erasure.optional_packages import needs
 
 with needs("sklearn"):
@@ -103,7 +103,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         erased = y if concept is None else concept
         if erased is None:
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
-        if self.classes not in (None, True, False):
+        if not (self.classes is None or isinstance(self.classes, bool)):
             raise ValueError(f"classes={self.classes!r}: choose True, False or None")
         for one in (y, concept):
             require_same_rows(X, one)
@@ -112,7 +112,8 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         z, classes = _encoded(erased, name, self.classes)
         for one in z.values() if isinstance(z, dict) else [z]:
             check_consistent_length(x, one)
-        if classes is None and not kind.any_concept:
+        one_hot = not isinstance(z, dict) and is_one_hot(as_tensor(z, name))
+        if classes is None and not one_hot and not kind.any_concept:
             raise ValueError(
                 f"eraser={self.eraser!r}: {kind.__name__} needs classes, and {name} holds real numbers or several "
                 "labels: pass integers or strings, or ConceptEraser(..., classes=True)"

@@ -126,6 +126,11 @@ def test_erased_arrays_have_the_type_of_the_examples() -> None:
     eraser = LeaceEraser.fit(X, Z)
     for dtype in (np.float16, np.float32, np.float64, np.longdouble):
         assert eraser(X.astype(dtype)).dtype == dtype
+    frame: Any = pandas.DataFrame(X).astype("float32")
+    assert eraser(frame).dtype == np.float32
+    for kind in (torch.float64, torch.bfloat16):
+        rows: Any = [torch.tensor(row, dtype=kind, requires_grad=True) for row in X]
+        np.testing.assert_allclose(eraser(rows), eraser(X), atol=0.1)
 
 
 FRAMES_OF_DATES: dict[str, Any] = {

@@ -109,6 +109,8 @@ def test_an_option_says_what_are_classes() -> None:
     np.testing.assert_allclose(floats.transform(X), LeaceEraser.fit(X, Y)(X), atol=1e-12)
     integers = ConceptEraser(classes=False).fit(X, AGES.astype(int))
     np.testing.assert_allclose(integers.transform(X), LeaceEraser.fit(X, AGES)(X), atol=1e-12)
+    hot = ConceptEraser("alf_qleace").fit(X, np.eye(3, dtype=int)[Y])  # says by itself that it is classes
+    np.testing.assert_allclose(hot.transform(X), ConceptEraser("alf_qleace").fit(X, Y).transform(X), atol=1e-10)
     frame = pd.DataFrame({"a": Y * 1.0, "b": Y % 2 * 1.0})
     erased = ConceptEraser(classes=True).fit(X, frame).transform(X)
     assert LinearRegression().fit(erased, np.eye(3)[Y]).score(erased, np.eye(3)[Y]) <= 1e-12
