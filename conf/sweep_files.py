@@ -138,7 +138,7 @@ class Sweep:
         files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
         files += [path for job in self.planned() for path in job.run.glob("*.*") if path.suffix in _COMPUTED]
         files += [path for package in ("harness", command) for path in (CONF.parent / package).rglob("*.py")]
-        stats = [(path, path.stat()) for path in sorted(files)]
+        stats = [(path, path.lstat()) for path in sorted(files)]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
         return hashlib.sha256("\n".join(described).encode()).hexdigest()
 

@@ -34,10 +34,11 @@ from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
-from harness.result import Result, result_of
+from harness.result import Result, as_json
 from harness.result_fields import Timing, Trained
 from harness.run_directory import RESULTS_VERSION, Run
 from harness.sample_info_fields import Information
+from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.classifier import Classifier, Model
 
@@ -68,8 +69,9 @@ class Job(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that its part refuses.
+            ValueError: a value that its part refuses, or that no reader of the run would believe.
         """
+        require_config(config.plain, command)
         return Job(command, config, Target(config.dataset).build(Source))
 
     @classmethod
@@ -350,7 +352,8 @@ def _carry_out(
         dataset = prepared.dataset
         about |= {"certificate": dict(dataset.certificate), "versions": versions(job.device)}
         about |= {"dim": dataset.dim, "smallest_class": dataset.smallest_class}
-        result = result_of({**about, **prepared.described, **computed, "timing": timing})
+        values = as_json({**about, **prepared.described, **computed, "timing": timing})
+        result = believed_result(values, run.directory)  # a report checks the same
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
         logger.result(result)
         run.finish(result)

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeVar
 from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, published_units
+from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
 from harness.sample_info_fields import Information
 
+_LONGEST = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
 
@@ -35,10 +36,10 @@ class Result(Part):
     command: str
     run_id: str
     config: Options
-    seeds: list[int]
-    num_classes: int
-    train_size: int
-    parameters: int
+    seeds: list[Whole]
+    num_classes: Whole
+    train_size: Whole
+    parameters: Whole
     certificate: dict[str, Certificate]  # by split
     timing: Timing
     versions: dict[str, str]
@@ -77,6 +78,10 @@ class Result(Part):
             raise ValueError(f"seeds={self.seeds}: needs at least one, all different")
         if self.num_classes < 2 or self.train_size < 1:
             raise ValueError(f"has {self.num_classes} classes and {self.train_size} training examples: too few")
+        for split, measured in self.certificate.items():
+            sizes = (measured.mean_gap, measured.covariance_gap, measured.edit_size)
+            if min(sizes) < 0 or not 0 <= (measured.out_of_range or 0.0) <= 1:
+                raise ValueError(f"certificate.{split} holds sizes below 0, or a share that is none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,10 @@ class MdlResult(TrainedResult, Coded):
         nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
         if nothing_next != sizes[-1:] and (nothing_next or sizes[-1] == self.train_size):
             raise ValueError("curve: every size but that of all training images, and no other, has ce_next_bits")
+        last = self.curve[-1]
+        for name, values in (("loss_bits", last.ce_test_bits), ("accuracy", last.test_accuracy)):
+            if values is not None and values != (final := getattr(self.final, name)):
+                raise ValueError(f"final.{name} is {final}, but the learning curve ends at {values}"[:_LONGEST])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +122,7 @@ class TrainResult(TrainedResult, TrainedOnce):
 class InformationResult(Result, Information):
     """A result of `python -m sample_info`; `eraser_fit` is that of `sample_info.data`, None for the control."""
 
-    held_out_size: int
+    held_out_size: Whole
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
 
     def require_consistent(self) -> None:
@@ -184,7 +193,7 @@ def parsed(kind: type[T], values: Any) -> T:
             raise ValueError(f"lacks {', '.join(missing)}") from None
         key, message = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
-        raise ValueError(f"{key} holds {errors[0]['input']!r}: {message}"[:300] if key else message) from None
+        raise ValueError(f"{key} holds {errors[0]['input']!r}: {message}"[:_LONGEST] if key else message) from None
 
 
 def result_of(values: Options) -> Result:

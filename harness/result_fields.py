@@ -2,9 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, Strict
 
 from conf import Options
+
+_ROUNDING = 1e-6  # of float32
+LARGEST_WHOLE = 2**53  # which floats hold exactly, as any reader of JSON does
+
+# numbers that results may hold: neither true nor "1.5", and none that is impossible
+Number = Annotated[float, Strict()]
+Bits = Annotated[float, Strict(), Field(ge=-_ROUNDING)]
+Share = Annotated[float, Strict(), Field(ge=-_ROUNDING, le=1 + _ROUNDING)]
+Seconds = Annotated[float, Strict(), Field(ge=0)]
+Whole = Annotated[int, Strict(), Field(ge=0, le=LARGEST_WHOLE)]
+Bool = Annotated[bool, Strict()]
 
 
 class Part:
@@ -27,12 +40,12 @@ class Endings(Part):
             that holds for others.
     """
 
-    epochs: list[int]
-    best_epoch: list[int] | None = None
+    epochs: list[Whole]
+    best_epoch: list[Whole] | None = None
     ended: list[Literal["patience", "max_epochs"]] | None = None
-    untrained: list[bool] | None = None
-    plateau_epochs: list[int | None] | None = None
-    left_plateau: list[bool] | None = None
+    untrained: list[Bool] | None = None
+    plateau_epochs: list[Whole | None] | None = None
+    left_plateau: list[Bool] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +60,15 @@ class Point(Endings):
         ce_next_calibrated_bits: the same by logits divided by `temperature` (`train.calibration`).
     """
 
-    n: int
-    ce_next_bits: list[float] | None
-    ce_test_bits: list[float]
-    ce_next_calibrated_bits: list[float] | None = None
-    ce_test_averaged_bits: list[float] | None = None
-    temperature: list[float] | None = None
-    ce_train_bits: list[float] | None = None
-    ce_validation_bits: list[float] | None = None
-    test_accuracy: list[float] | None = None
+    n: Whole
+    ce_next_bits: list[Bits] | None
+    ce_test_bits: list[Bits]
+    ce_next_calibrated_bits: list[Bits] | None = None
+    ce_test_averaged_bits: list[Bits] | None = None
+    temperature: list[Number] | None = None
+    ce_train_bits: list[Bits] | None = None
+    ce_validation_bits: list[Bits] | None = None
+    test_accuracy: list[Share] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +80,10 @@ class Codelength(Part):
         calibrated_bits_per_sample: by logits divided by a temperature.
     """
 
-    bits_per_sample: list[float]
-    total_bits: list[float]
-    published: list[float]
-    calibrated_bits_per_sample: list[float] | None = None
+    bits_per_sample: list[Bits]
+    total_bits: list[Bits]
+    published: list[Bits]
+    calibrated_bits_per_sample: list[Bits] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,28 +94,28 @@ class Final(Part):
     `end_train_loss_bits` when training ended.
     """
 
-    loss_bits: list[float]
-    accuracy: list[float]
-    train_loss_bits: list[float] | None = None
-    validation_loss_bits: list[float] | None = None
-    end_train_loss_bits: list[float] | None = None
+    loss_bits: list[Bits]
+    accuracy: list[Share]
+    train_loss_bits: list[Bits] | None = None
+    validation_loss_bits: list[Bits] | None = None
+    end_train_loss_bits: list[Bits] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharpDrops(Part):
     """The largest fall of each seed's validation loss within a window of epochs, and when it began (None: never)."""
 
-    window_epochs: int
-    bits: list[float]
-    epoch: list[int | None]
+    window_epochs: Whole
+    bits: list[Bits]
+    epoch: list[Whole | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
     """When a run's last process started, seconds that all its processes took, and how seeds were trained together."""
 
-    seconds: float | None = None
-    started: float = 0.0
+    seconds: Seconds | None = None
+    started: Seconds = 0.0
     stacking: Options | None = None
 
 
@@ -118,11 +131,11 @@ class CounterpartResult(Part):
         agreement: how alike the mean predictions for a class are on the sample and on the test images, 0 to 1.
     """
 
-    z_scores: dict[str, float]
-    step: list[list[int]]
-    loss_bits: list[list[float]]
-    accuracy: list[list[float]]
-    agreement: list[list[float]]
+    z_scores: dict[str, Number]
+    step: list[list[Whole]]
+    loss_bits: list[list[Bits]]
+    accuracy: list[list[Share]]
+    agreement: list[list[Number]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +163,7 @@ class Coded(Trained):
 
     mdl: Codelength
     curve: list[Point]
-    power_law: list[dict[str, float] | None]
+    power_law: list[dict[str, Number] | None]
 
     @property
     def trainings(self) -> Sequence[Endings]:
@@ -165,7 +178,7 @@ class Coded(Trained):
 class TrainedOnce(Trained, Endings):
     """The fields of `python -m train`; the label entropy is the best that a constant predictor can do."""
 
-    label_entropy_bits: float
+    label_entropy_bits: Bits
     counterparts: dict[str, CounterpartResult] | None = None  # by name, the test images first
 
     @property

@@ -3,38 +3,38 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.result_fields import Part
+from harness.result_fields import Number, Part, Share, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSummary(Part):
     """One seed's scores of one kind; examples by where they stand in the dataset, classes in their order."""
 
-    mean_nats: float
-    mean_bits: float
-    median_nats: float
-    largest_nats: float
-    share_of_top_tenth: float | None  # None where all are zero
-    mean_nats_by_class: list[float]
-    most_informative: list[int]
-    least_informative: list[int]
+    mean_nats: Number
+    mean_bits: Number
+    median_nats: Number
+    largest_nats: Number
+    share_of_top_tenth: Number | None  # None where all are zero
+    mean_nats_by_class: list[Number]
+    most_informative: list[Whole]
+    least_informative: list[Whole]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Part):
     """Ratio of one score to another, over examples."""
 
-    median: float
-    least: float
-    largest: float
+    median: Number
+    least: Number
+    largest: Number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Part):
     """Correlation of two estimates of the same changes, Pearson's and of ranks; None where one does not vary."""
 
-    pearson: float | None
-    spearman: float | None
+    pearson: Number | None
+    spearman: Number | None
     ratio: Ratio | None = field(default=None, metadata={"written": True})
 
 
@@ -42,7 +42,7 @@ class Correlation(Part):
 class ReferenceAgreement(Part):
     """Agreement of two estimates of leave-one-out changes, over the examples that both have."""
 
-    examples: int
+    examples: Whole
     weight: Correlation
     prediction: Correlation
 
@@ -51,9 +51,9 @@ class ReferenceAgreement(Part):
 class Interval(Part):
     """A mean and the ends of its 95 % bootstrap interval."""
 
-    mean: float
-    low: float
-    high: float
+    mean: Number
+    low: Number
+    high: Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,8 @@ class Attribution(Part):
     """
 
     datamodeling: Interval
-    leave_one_out: float | None = None
-    auroc: float | None = None
+    leave_one_out: Number | None = None
+    auroc: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,31 +78,31 @@ class ErrorEstimate(Part):
     them are believed, how many of those truly are within the factor, and how many of the doubted truly are not.
     """
 
-    believable: int
-    retrained: int | None = None
-    spearman: float | None = None
-    believed: int | None = None
-    rightly_believed: int | None = None
-    rightly_doubted: int | None = None
+    believable: Whole
+    retrained: Whole | None = None
+    spearman: Number | None = None
+    believed: Whole | None = None
+    rightly_believed: Whole | None = None
+    rightly_doubted: Whole | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
     """Accuracy of the linearised network, an entry per seed; `left_out` on training examples, trained without each."""
 
-    train_accuracy: list[float]
-    test_accuracy: list[float]
-    left_out_accuracy: list[float] | None = None
+    train_accuracy: list[Share]
+    test_accuracy: list[Share]
+    left_out_accuracy: list[Share] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Part):
     """A kind of examples: how many, mean F-SI, how well F-SI and SI tell them from the others, an entry per seed."""
 
-    examples: int
-    mean_nats: list[float]
-    auroc: list[float | None]
-    auroc_si: list[float | None]
+    examples: Whole
+    mean_nats: list[Number]
+    auroc: list[Share | None]
+    auroc_si: list[Share | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +114,10 @@ class SummaryCurves(Part):
     """
 
     network: Literal["linearized", "trained"]
-    removed: list[float]
-    accuracy: dict[str, list[list[float]]]
-    classes_left: dict[str, list[list[int]]]
-    random_draws: list[list[list[float]]] | None = None
+    removed: list[Share]
+    accuracy: dict[str, list[list[Share]]]
+    classes_left: dict[str, list[list[Whole]]]
+    random_draws: list[list[list[Share]]] | None = None
 
     def require_consistent(self, seeds: int) -> None:
         """Check that every order has `seeds` curves with a number for each fraction.
@@ -150,8 +150,8 @@ class Information(Part):
     information: dict[str, list[ScoreSummary]]
     network: LinearizedAccuracy
     references: dict[str, list[ReferenceAgreement]]
-    how: list[dict[str, str | float]]
-    between_seeds: dict[str, float | None] | None
+    how: list[dict[str, str | Number]]
+    between_seeds: dict[str, Number | None] | None
     groups: dict[str, Group]
     summaries: SummaryCurves | None
     attribution: dict[str, list[Attribution]] | None = None

@@ -18,6 +18,7 @@ from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
 from harness.result import Result, result_of
+from harness.result_fields import LARGEST_WHOLE
 from harness.run_directory import CONFIG, RESULT, STATE
 
 RUN_FILES = {CONFIG, STATE, RESULT}  # any of them makes a folder a run's
@@ -28,7 +29,10 @@ _LARGEST_CONFIG = 2**18  # bytes; ours have some 3,000
 _LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; a path may have as many
 _DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sections, values in all
 _MOST_SEEDS = 1000  # each is a line in figures
-_LARGEST, _LARGEST_WHOLE = 1e100, 2**53  # numbers, whose squares are finite and that any reader holds exactly
+_LARGEST = 1e100  # number, whose square is finite
+_PLAIN = (
+    f"whole numbers are at most 2^53, others {_LARGEST:g}, texts have at most {_LONGEST_TEXT:,} characters of Unicode"
+)
 Note = Callable[[str], object]  # takes a line on what is left out
 
 
@@ -106,8 +110,6 @@ def believed_result(values: Options, directory: Path) -> Result:
     result = result_of(values)
     result.require_consistent()
     require_run_id(directory.name)
-    if len(result.seeds) > _MOST_SEEDS:
-        raise ValueError(f"has {len(result.seeds):,} seeds, more than {_MOST_SEEDS:,}")
     if result.run_id != directory.name or not directory.name.startswith(f"{result.command}-"):
         raise ValueError(f"is of the run {result.run_id[:200]!r}: give its directory that name")
     return result
@@ -150,6 +152,8 @@ def require_config(config: Any, command: str = "") -> None:
     seeds = config.get("seeds")
     if not (isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)):
         raise ValueError(f"config.seeds is {seeds!r:.60}, not a list of whole numbers")
+    if len(seeds) > _MOST_SEEDS:
+        raise ValueError(f"config.seeds are {len(seeds):,}: at most {_MOST_SEEDS:,}, each a line in figures")
 
 
 def require_plain(values: Any, most: int) -> None:
@@ -158,20 +162,21 @@ def require_plain(values: Any, most: int) -> None:
     Raises:
         ValueError: names one.
     """
-    left, count = [(values, 0)], 0
+    left, count = [("", values, 0)], 0
     while left:
-        value, depth = left.pop()
+        key, value, depth = left.pop()
         count += 1
         if count > most or depth > _DEEPEST:
             raise ValueError(f"holds more than {most:,} values, or more than {_DEEPEST} within each other")
         if isinstance(value, list):
-            left += [(entry, depth + 1) for entry in value]
+            left += [(key, entry, depth + 1) for entry in value]
         elif isinstance(value, dict):
             if wrong := [key for key in value if not isinstance(key, str)]:
                 raise ValueError(f"holds the key {wrong[0]!r:.60}, which is no text")
-            left += [(entry, depth + 1) for pair in value.items() for entry in pair]
+            left += [(name, entry, depth + 1) for name, each in value.items() for entry in (name, each)]
         elif not (value is None or _is_plain(value)):
-            raise ValueError(f"holds the value {value!r:.60}, which no run writes")
+            where = f" in {key:.{_LONGEST_NAME}}" if key else ""
+            raise ValueError(f"holds the value {value!r:.60}{where}, which no run writes: {_PLAIN}")
 
 
 def _is_plain(value: Any) -> bool:
@@ -179,5 +184,5 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= _LONGEST_TEXT and not re.search("[\ud800-\udfff]", value)
     if isinstance(value, int):
-        return abs(value) <= _LARGEST_WHOLE
+        return abs(value) <= LARGEST_WHOLE
     return isinstance(value, float) and abs(value) <= _LARGEST

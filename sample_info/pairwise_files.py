@@ -1,5 +1,6 @@
 """Files of the effects of every scored example on every held-out one: `sample_info.pairwise=true`."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from erasure.store.atomic_files import remove
 from erasure.store.checked_files import load_tensors, save_tensors
+from erasure.store.regular_files import regular
 
 _BLOCKS = "pairwise-{}-*.safetensors"  # seed; first and last example
 
@@ -34,7 +36,7 @@ def read_pairwise(directory: Path, seed: int) -> tuple[Tensor, Tensor]:
         ValueError: the run has no such files.
         DamagedFileError: a file is damaged.
     """
-    stored = (load_tensors(path)[0] for path in directory.glob(_BLOCKS.format(seed)))
+    stored = (load_tensors(regular(path, math.inf))[0] for path in directory.glob(_BLOCKS.format(seed)))
     blocks = sorted(stored, key=lambda one: int(one["examples"][0]))
     if not blocks:
         raise ValueError(f"{directory} has no effects of seed {seed}: run it with sample_info.pairwise=true")

@@ -159,7 +159,7 @@ def write_page(
         common_heading=COMMON,
         described=described,
     )  # fmt: skip
-    write_text(out / "index.html", page)
+    write_text(out / "index.html", printable(page, lines=True))
     return out / "index.html"
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,10 @@ def csv_of(records: Sequence[Row]) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Return a value for CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
-    if not isinstance(value, str):
+    if value is None or isinstance(value, Number):
         return value
-    return f"'{printable(value)}" if value.startswith(_FORMULA) else printable(value)
+    text = str(value)
+    return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)
 
 
 def markdown(text: str) -> str:

@@ -58,7 +58,7 @@ def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
     )
     return StoredRun.finished(
-        made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": losses}), run.directory
+        made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": [0.5 for _ in losses]}), run.directory
     )
 
 
@@ -244,7 +244,7 @@ def code_result(finals, test_bits=None) -> MdlResult:
     config = {**made_up().config, "runs_dir": "nowhere"}
     mdl_result = made_up(command="mdl", config=config, seeds=[0, 1, 2], mdl=code, curve=points,
                     train_size=max(test_bits), power_law=[None] * 3,
-                    final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
+                    final={"loss_bits": bits, "accuracy": [0.5 for _ in bits]})  # fmt: skip
     assert isinstance(mdl_result, MdlResult)
     return mdl_result
 
