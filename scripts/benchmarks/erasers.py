@@ -296,7 +296,8 @@ def layers(bench: EraserBenchmark) -> list[Row]:
     for depth in LAYER_DEPTHS:
         torch.manual_seed(0)
         config = GPT2Config(n_layer=depth, n_embd=256, n_head=4, vocab_size=1000, bos_token_id=0, eos_token_id=0)
-        model = GPT2Model(config).eval().to(bench.device)
+        model: Any = GPT2Model(config).eval()
+        model.to(bench.device)
         ids = torch.randint(1000, (LAYER_BATCHES, 8, 64), device=bench.device)
         batches = [(batch, batch % 2) for batch in ids]
         blocks, runs = [f"h.{i}" for i in range(depth)], Counter[str]()
