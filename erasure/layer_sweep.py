@@ -164,14 +164,14 @@ class LayerSweep:
         for name in self._resumable:
             module = named_module(self._model, name)
             self._forwards.append((module, vars(module).get("forward")))
-            module.forward = self._resuming(name, module.forward)
+            vars(module)["forward"] = self._resuming(name, module.forward)  # some modules set attributes of others
         return self
 
     def __exit__(self, *_: object) -> None:
         for module, forward in reversed(self._forwards):
-            del module.forward
+            del vars(module)["forward"]
             if forward is not None:
-                module.forward = forward
+                vars(module)["forward"] = forward
         self._forwards = []
 
     def _resuming(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -112,6 +112,24 @@ def test_the_hidden_states_snippet_runs() -> None:
             assert (means - means.mean(0)).abs().max() < 1e-5
 
 
+def test_the_snippet_that_erases_a_label_from_a_transformer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers")
+    snippet = next(block for block in blocks("docs/guide/library.md", "python") if "from_pretrained" in block)
+    assert len([line for line in snippet.splitlines() if line]) <= 10
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=16, n_head=2, vocab_size=50, bos_token_id=0, eos_token_id=0)
+    model = transformers.GPT2LMHeadModel(config)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: model)
+    ids, mask = torch.randint(1, 50, (24, 6)), (torch.arange(6) < torch.randint(2, 7, (24, 1))).long()
+    batch = {"input_ids": ids, "attention_mask": mask, "gender": ids % 2}
+    names: dict[str, Any] = {"loader": iter([batch]), "input_ids": ids}
+    exec(snippet, names)
+    known = mask == 1
+    for states in names["states"]:
+        of_each = [states[known & (ids % 2 == j)].mean(0) for j in range(2)]
+        assert (of_each[0] - of_each[1]).abs().max() < 1e-6 * states.std()
+
+
 def test_the_scikit_learn_snippet_runs() -> None:
     snippet = next(block for block in blocks("docs/guide/library.md", "python") if "ConceptEraser" in block)
     labels = ["a", "b"] * 50

@@ -12,6 +12,7 @@ import copy
 import importlib.util
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,6 +45,7 @@ MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.eras
 LEFT_OUT = "left out at this size: --full-peer runs it"
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 IMAGES = 32  # in a ViT-tiny's batch
+LAYER_DEPTHS, LAYER_BATCHES = (12, 32), 16
 FROM_IMAGES = 500  # iterations of the gradient eraser from the images
 SPECTRUM = 10_000  # examples of the order spectrum; its cost is quadratic
 
@@ -286,6 +288,61 @@ def hook(bench: EraserBenchmark) -> list[Row]:
     return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
 
 
+def layers(bench: EraserBenchmark) -> list[Row]:
+    """Fit LEACE at every block of a GPT-2 with random weights: in one sweep, block by block, and in a pass for each."""
+    from transformers import GPT2Config, GPT2Model
+
+    rows: list[Row] = []
+    for depth in LAYER_DEPTHS:
+        torch.manual_seed(0)
+        config = GPT2Config(n_layer=depth, n_embd=256, n_head=4, vocab_size=1000, bos_token_id=0, eos_token_id=0)
+        model: Any = GPT2Model(config).eval()
+        model.to(bench.device)
+        ids = torch.randint(1000, (LAYER_BATCHES, 8, 64), device=bench.device)
+        batches = [(batch, batch % 2) for batch in ids]
+        blocks, runs = [f"h.{i}" for i in range(depth)], Counter[str]()
+        for block in model.h:
+            block.mlp.register_forward_hook(lambda *_, runs=runs: runs.update(["blocks"]))
+        ways: dict[str, Callable[[], Any]] = {
+            "ours, one sweep": partial(fit_layers, model, batches, blocks, num_classes=2),
+            "block by block, as concept-erasure": partial(_block_by_block, model, batches),
+            "a pass for each block": partial(_pass_for_each_block, model, batches, blocks),
+        }
+        for who, fit in ways.items():
+            runs.clear()
+            with torch.no_grad(), measured(bench.device) as cost:
+                fit()
+            work = f"{depth} blocks, {LAYER_BATCHES} batches of 8 x 64 tokens, d = 256"
+            rows.append(Row(work, who, cost, note=f"{runs['blocks'] / LAYER_BATCHES:.1f} block runs per batch"))
+    return rows
+
+
+def _block_by_block(model: Any, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Follow the pattern of concept-erasure's `scrub`: each block runs to fit its eraser, and again with it."""
+    position = torch.arange(batches[0][0].shape[1], device=model.wte.weight.device)
+    states = [model.wte(x) + model.wpe(position) for x, _ in batches]
+    for block in model.h:
+        moments = ClassMoments(model.config.n_embd, 2, device=position.device, pooled=True)
+        for each, (_, z) in zip(states, batches, strict=True):
+            moments.update(block(each), z)
+        eraser = LeaceEraser.from_moments(moments).to(torch.float32)
+        states = [eraser(block(each)) for each in states]
+
+
+def _pass_for_each_block(model: torch.nn.Module, batches: Sequence[tuple[Tensor, Tensor]], blocks: list[str]) -> None:
+    fitted: dict[str, LeaceEraser] = {}
+    for name in blocks:
+        moments = ClassMoments(256, 2, device=batches[0][0].device, pooled=True)
+        outputs: list[Tensor] = []
+        hook = model.get_submodule(name).register_forward_hook(lambda *given, outputs=outputs: outputs.append(given[2]))
+        with erase(model, fitted):
+            for x, z in batches:
+                model(x)
+                moments.update(outputs.pop(), z)
+        hook.remove()
+        fitted[name] = LeaceEraser.from_moments(moments).to(torch.float32)
+
+
 def alf_qleace(bench: EraserBenchmark) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: AlfQleaceEraser.from_moments(m, num_directions=DIRECTIONS, target=None))
@@ -359,7 +416,20 @@ def spectrum(bench: EraserBenchmark) -> list[Row]:
 
 PARTS: dict[str, Callable[[EraserBenchmark], list[Row]]] = {
     each.__name__: each
-    for each in (moments, streaming, from_data, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
+    for each in (
+        moments,
+        streaming,
+        from_data,
+        hook,
+        layers,
+        leace,
+        qleace,
+        alf_qleace,
+        gradient,
+        apply,
+        certificate,
+        spectrum,
+    )
 }
 
 

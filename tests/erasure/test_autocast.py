@@ -64,4 +64,6 @@ def test_moments_and_what_is_computed_from_them() -> None:
     assert same_with_autocast(moments)
     covariances = ClassMoments.fit(X, Z).covariances
     assert same_with_autocast(lambda: [barycenter(covariances).covariance])
-    assert same_with_autocast(lambda: list(map(torch.tensor, certify(X, X + 0.01, Z).numbers().values())))
+    assert same_with_autocast(
+        lambda: list(map(torch.tensor, certify(X, X + 0.01, Z, ClassMoments.fit(X, Z)).numbers().values()))
+    )

@@ -1,6 +1,7 @@
 """Square-root factors of covariances against their definition."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,7 +96,8 @@ def test_erasers_of_low_rank_states_hardly_amplify_rounding(width: int) -> None:
 
 def test_moments_carry_the_least_precision_of_their_data(tmp_path: Path) -> None:
     x, z = torch.randn(20, 3), torch.arange(20) % 2
-    for moments in (ClassMoments(3, 2), ConceptMoments(3, 2)):
+    both: list[Any] = [ClassMoments(3, 2), ConceptMoments(3, 2)]
+    for moments in both:
         assert moments.update(x.double(), z).epsilon == torch.finfo(torch.float64).eps
         assert moments.update(x, z).epsilon == torch.finfo(torch.float32).eps
         other = type(moments)(3, 2).update(x.bfloat16(), z)

@@ -162,7 +162,7 @@ def test_in_bfloat16_states_are_erased_to_its_precision() -> None:
 
 @pytest.mark.parametrize("fitted_inside", [False, True])
 def test_autocast_does_not_round_erasers(fitted_inside: bool) -> None:
-    model = bert().eval()
+    model: Any = bert().eval()
     names = ["bert.embeddings", *blocks("bert.encoder.layer.{}")]  # LayerNorms give float32
     erasers = fitted(model, names)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
