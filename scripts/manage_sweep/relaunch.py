@@ -24,6 +24,7 @@ from scripts.commands import command_named
 from scripts.manage_sweep.status import SweepRun
 
 _YOURS = ("runs_dir", "cache_dir", "logger")  # where a run's files go: the user says so, no run directory does
+_NO_TEXT = ("null", "true", "false", "nan", "inf")  # words that Hydra takes for other values
 
 
 def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
@@ -42,7 +43,7 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # one run of the experiment
     if str(runs_dir) != "runs":
-        overrides.append(f"runs_dir={_path(str(runs_dir))}")
+        overrides.append(f"runs_dir={_value(str(runs_dir))}")
     words = ["python", "-m", command, *(f"--config-dir={folder}" for folder in user_folders()), *overrides]
     if odd := [word for word in words if word != printable(word)]:
         raise ValueError(f"{run.directory}: not launched: {printable(odd[0])!r} has characters that no terminal shows")
@@ -98,17 +99,14 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _path(path: str) -> str:
-    """Write a path in the grammar of Hydra's command line, without quotes where it needs none."""
-    return path if re.fullmatch(r"[A-Za-z0-9_./-]+", path) else _value(path)
-
-
 def _value(value: Any) -> str:
-    """Write a value in the grammar of Hydra's command line."""
+    """Write a value in the grammar of Hydra's command line, text without quotes where it needs none."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(_value(entry) for entry in value)}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_value(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, str):
+        if re.fullmatch(r"[A-Za-z_/][A-Za-z0-9_./-]*", value) and value.lower() not in _NO_TEXT:
+            return value
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return json.dumps(value)  # null, true, numbers
