@@ -104,6 +104,9 @@ def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
         for key in keys(section, choice)
         if key not in ("name", "_target_")
     }
+    if command == "sample_info":
+        options = keys("sample_info", "default")
+        sections |= {**dict.fromkeys(options["training"], "sample_info.training"), "classes": "sample_info"}
 
     def in_section(match: re.Match[str]) -> str:
         key, none = match.groups()
@@ -162,6 +165,8 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
             f"{override}: {reason}; texts with other characters than letters and digits need quotes: 'KEY=[\"TEXT\"]'"
         )
     texts = [value] if "(" in value else value.split(",")
+    if "" in texts:
+        return f"{override}: a value is missing beside a comma"
     quoted = shlex.quote(f"{key}={','.join(map(override_value, texts))}")
     function = re.search(r"Unknown function '\w+'", reason)
     return f"{override}: {f'{function[0]}; a text is' if function else 'write it'} in two kinds of quotes: {quoted}"
