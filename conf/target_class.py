@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
-from conf.groups import choices, preset
+from conf.groups import readable
 
 if TYPE_CHECKING:
     from conf.schema import Config
@@ -185,7 +185,7 @@ def _named_classes(config: Any) -> Iterator[str]:
 
 def _listed() -> set[str]:
     """Return the classes that a YAML file of a dataset, an eraser or a model names."""
-    return {str(preset(kind, choice).get("_target_")) for kind in TARGETS for choice in choices(kind)}
+    return {str(section.get("_target_")) for kind in TARGETS for section in readable(kind).values()}
 
 
 def check_target(key: str, section: Options, kind: str) -> Options:
