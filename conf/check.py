@@ -33,6 +33,7 @@ _ALLOWED = {  # values that are allowed, by pydantic's type of error
     "less_than": "less than {lt:g}",
     "less_than_equal": "{le:g} at most",
     "too_short": "a list of at least {min_length:g}",
+    "too_long": "a list of at most {max_length:g}",
     "literal_error": "{expected}",
     "missing": "given",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), _WHOLE),

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
 from conf.compose import override_value, unchecked
-from conf.groups import choices, chosen, common_keys, keys, user_folders
+from conf.groups import choices, chosen, common_keys, keys, readable, user_folders
 from conf.schema import VARIABLES
 from conf.terminal import printable
 
@@ -105,6 +105,9 @@ def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
         for key in keys(section, choice)
         if key not in ("name", "_target_")
     }
+    if command == "sample_info":
+        options = keys("sample_info", "default")
+        sections |= {**dict.fromkeys(options["training"], "sample_info.training"), "classes": "sample_info"}
 
     def in_section(match: re.Match[str]) -> str:
         key, none = match.groups()
@@ -119,9 +122,8 @@ def _fetch_command(source: Any) -> str | None:
     It starts from the choice that has the fewest values to change.
     """
     commands = []
-    for choice in choices("dataset"):
-        preset = keys("dataset", choice)
-        if preset["_target_"] == f"{type(source).__module__}.{type(source).__qualname__}":
+    for choice, preset in readable("dataset").items():
+        if preset.get("_target_") == f"{type(source).__module__}.{type(source).__qualname__}":
             values = {key: getattr(source, key) for key in preset if key != "_target_"}
             changed = {key: override_value(value) for key, value in values.items() if value != preset[key]}
             commands.append([f"dataset={choice}", *(f"dataset.{key}={value}" for key, value in changed.items())])
@@ -163,6 +165,8 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
             f"{override}: {reason}; texts with other characters than letters and digits need quotes: 'KEY=[\"TEXT\"]'"
         )
     texts = [value] if "(" in value else value.split(",")
+    if "" in texts:
+        return f"{override}: a value is missing beside a comma"
     quoted = shlex.quote(f"{key}={','.join(map(override_value, texts))}")
     function = re.search(r"Unknown function '\w+'", reason)
     return f"{override}: {f'{function[0]}; a text is' if function else 'write it'} in two kinds of quotes: {quoted}"
@@ -184,11 +188,13 @@ def _no_such_reference(path: str, key: str, command: str, overrides: Sequence[st
 
 def _no_choice(command: str, overrides: Sequence[str]) -> str:
     """Explain a group that is set to null or a number, such as train=5: no name of a choice, or one to be quoted."""
-    pairs = [word.partition("=") for word in overrides if word.partition("=")[0] in chosen(command, [])]
-    group, _, value = next(pair for pair in pairs if override_value(pair[2]) != pair[2])
-    if value in choices(group):
-        return f"{group}={value}: is no text without quotes: {shlex.quote(f'{group}={override_value(value)}')}"
-    return unknown_key(value, choices(group), what=f"{group}=")
+    for word in overrides:
+        group, _, value = word.partition("=")
+        if group in chosen(command, []) and override_value(value) != value:
+            if value not in choices(group):
+                return unknown_key(value, choices(group), f"{group}=")
+            return f"{word}: is no text without quotes: {shlex.quote(f'{group}={override_value(value)}')}"
+    return "a group takes the name of one of its choices (see --help)"
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:

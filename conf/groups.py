@@ -1,10 +1,13 @@
 """The groups of YAML files, their choices, and each choice's keys, read without composing."""
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
 
@@ -77,6 +80,15 @@ def global_keys(group: str, choice: str) -> dict[str, Options]:
 
 
 preset = functools.cache(keys)  # for those who ask often, and change nothing of it
+
+
+def readable(group: str) -> dict[str, Options]:
+    """Return the choices of a group with their keys, without files of the user's in which there is something else."""
+    found = {}
+    for choice in choices(group):
+        with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, AssertionError):
+            found[choice] = preset(group, choice)
+    return found
 
 
 def _section_at(nested: Options, key: str) -> Options:

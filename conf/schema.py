@@ -8,11 +8,11 @@ or dataset needs no entry here.
 import os
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from conf import Options
 from conf.check import CLOSED, ConfigError, check
@@ -38,8 +38,8 @@ class LoggerSettings:
     mode: Literal["online", "offline", "disabled"] = unhashed("offline")
     project: str = unhashed("erasure-mdl")
     entity: str | None = unhashed(None)
-    init_timeout_s: float = unhashed(30.0)
-    finish_timeout_s: float = unhashed(300.0)
+    init_timeout_s: Annotated[float, Field(gt=0)] = unhashed(30.0)
+    finish_timeout_s: Annotated[float, Field(gt=0)] = unhashed(300.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,9 @@ class Config:
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
+        for key in ("runs_dir", "cache_dir"):
+            if not getattr(self, key).strip():
+                raise ConfigError(f"{key}=: names no folder: choose one, {key}=FOLDER")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device={self.device}: computes nothing here; choose auto, cpu, cuda or cuda:N")
 

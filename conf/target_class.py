@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from conf import Options
-from conf.check import ConfigError, check, keyword_only, section_of
-from conf.groups import choices, preset
+from conf.check import ConfigError, check, keyword_only, section_of, written
+from conf.groups import readable
 
 if TYPE_CHECKING:
     from conf.schema import Config
@@ -185,7 +185,7 @@ def _named_classes(config: Any) -> Iterator[str]:
 
 def _listed() -> set[str]:
     """Return the classes that a YAML file of a dataset, an eraser or a model names."""
-    return {str(preset(kind, choice).get("_target_")) for kind in TARGETS for choice in choices(kind)}
+    return {str(section.get("_target_")) for kind in TARGETS for section in readable(kind).values()}
 
 
 def check_target(key: str, section: Options, kind: str) -> Options:
@@ -200,8 +200,11 @@ def check_target(key: str, section: Options, kind: str) -> Options:
         ConfigError: no such class, unknown or missing key, or value of the wrong type.
         ValueError: an option that the eraser refuses for any data.
     """
-    if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
-        raise ConfigError(f"{key}.{missing[0]} is missing: every {kind} names itself and its class")
+    for required in ("name", "_target_"):
+        if section.get(required) is None:
+            raise ConfigError(f"{key}.{required} is missing: every {kind} names itself and its class")
+        if not isinstance(value := section[required], str) or not value.strip():
+            raise ConfigError(f"{key}.{required}={written(value)}: must be a text, and not empty")
     target = Target(section)
     resolved = target.resolve(imported(TARGETS[kind]))
     if inspect.isabstract(resolved):

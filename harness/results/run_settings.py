@@ -7,17 +7,14 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
 from conf.check import keyword_only
-from conf.groups import choices, global_keys, preset
+from conf.groups import global_keys, preset, readable
 from conf.run_identity import command_of, identifying
 from conf.target_class import config_of
-
-_UNREADABLE = (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, AssertionError)
 
 
 def setting(config: Options) -> Options:
@@ -32,10 +29,7 @@ def setting(config: Options) -> Options:
         if group in counted:
             kind = kinds[group]
             options = _complete(counted[group], kind)
-            unlike = {}
-            for choice in choices(group):
-                with suppress(*_UNREADABLE):  # another file of the user's, in which there may be anything
-                    unlike[choice] = _unlike(options, _preset(group, choice, kind, *names))
+            unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
             fewest = min(map(len, unlike.values()))
             nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
             if fewest and len(nearest) > 1:
@@ -53,7 +47,7 @@ def _preset(group: str, choice: str, kind: type, model: str, eraser: str) -> Opt
     whole = OmegaConf.create({group: options, "model": {"name": model}, "eraser": {"name": eraser}})
     for where, values in global_keys(group, choice).items():
         OmegaConf.update(whole, where, values)
-    with suppress(InterpolationKeyError):  # the preset has none for this model or eraser
+    with suppress(OmegaConfBaseException):  # the preset has none for this model or eraser
         options = OmegaConf.to_container(whole[group], resolve=True)
     return _complete(options, kind)  # pyright: ignore[reportArgumentType]
 

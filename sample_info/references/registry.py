@@ -78,7 +78,9 @@ def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Ru
 
 
 def require_known(names: list[str]) -> None:
-    """Raise ValueError for an unknown reference."""
+    """Raise ValueError for an unknown reference, or one that is named twice."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"sample_info.references.methods=[{','.join(names)}]: {twice[0]} is named twice: name it once")
     known = sorted([*REFERENCES, SUBSETS])
     if unknown := [name for name in names if name not in known]:
         raise ValueError(

@@ -101,6 +101,10 @@ CASES = {
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
+    "comma at the end": (["-m", "eraser=leace,"], "eraser=leace,: a value is missing beside a comma"),
+    "too many": (["train.betas=[0.9,0.9,0.9]"], "train.betas=[0.9, 0.9, 0.9]: must be a list of at most 2"),
+    "no folder": (["runs_dir="], "runs_dir=: names no folder: choose one, runs_dir=FOLDER"),
+    "no name": (["dataset.name="], "dataset.name=: must be a text, and not empty"),
     "no override, in a sweep": (["-m", "foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
     "launcher without -m": (
@@ -143,7 +147,7 @@ CASES = {
     ),
     "same run twice": (
         ["-m", "seeds=[0],[0]"],
-        "seeds=[0]: is the same run as seeds=[0]: name one of them; nothing was",
+        "seeds=[0] logger.mode=disabled: is the same run as seeds=[0] logger.mode=disabled: name one",
     ),
     "device without data": (["device=meta"], "device=meta: computes nothing here; choose auto, cpu, cuda or cuda:N"),
     "device without us": (["device=mps"], "device=mps: computes nothing here; choose auto, cpu, cuda or cuda:N"),
@@ -186,6 +190,13 @@ ALTERNATIVES = {
 def test_all_that_a_value_may_be_is_named(command, option: str) -> None:
     outcome = command(SAMPLE_INFO, f"sample_info.{option}")
     assert (outcome.code, outcome.err) == (2, f"sample_info.{option}: {ALTERNATIVES[option]}\n")
+
+
+def test_arguments_of_what_scores_are_told_as_keys(command) -> None:
+    outcome = command(SAMPLE_INFO, "sample_info.classes=[4,99]")
+    assert (outcome.code, outcome.err) == (2, "sample_info.classes=[4, 99]: digits has classes 0 to 9\n")
+    line = explain(ValueError("learning_rate=9: gradient descent diverges"), SAMPLE_INFO.name, [])
+    assert line == "sample_info.training.learning_rate=9: gradient descent diverges"
 
 
 @pytest.mark.parametrize("root", ["~/pictures", "données", "a=b", "a#b", "a(b)", "it's", 'say "x"', "日本/a;b", "a,é"])

@@ -200,4 +200,4 @@ def test_scores_read_no_option_that_has_no_effect(command) -> None:
         assert command(SAMPLE_INFO, *words, "model.width=8", "logger.mode=disabled", "device=cpu").code == 0
     handed_on = {"sample_info.summaries.model", "sample_info.kernel.size"}  # to what makes nothing of them
     assert {options[field] for field in read} & unread.keys() <= handed_on
-    assert len(unread) == 9
+    assert {"sample_info.references.subsets", "sample_info.data.epsilon"} < unread.keys()
