@@ -45,7 +45,7 @@ MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.eras
 LEFT_OUT = "left out at this size: --full-peer runs it"
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 IMAGES = 32  # in a ViT-tiny's batch
-LAYER_DEPTHS, LAYER_BATCHES = (12, 32), 16
+LAYER_DEPTHS, LAYER_BATCHES = (12, 32), 4
 FROM_IMAGES = 500  # iterations of the gradient eraser from the images
 SPECTRUM = 10_000  # examples of the order spectrum; its cost is quadratic
 
@@ -298,7 +298,7 @@ def layers(bench: EraserBenchmark) -> list[Row]:
         config = GPT2Config(n_layer=depth, n_embd=256, n_head=4, vocab_size=1000, bos_token_id=0, eos_token_id=0)
         model: Any = GPT2Model(config).eval()
         model.to(bench.device)
-        ids = torch.randint(1000, (LAYER_BATCHES, 8, 64), device=bench.device)
+        ids = torch.randint(1000, (LAYER_BATCHES, 4, 64), device=bench.device)
         batches = [(batch, batch % 2) for batch in ids]
         blocks, runs = [f"h.{i}" for i in range(depth)], Counter[str]()
         for block in model.h:
@@ -312,7 +312,7 @@ def layers(bench: EraserBenchmark) -> list[Row]:
             runs.clear()
             with torch.no_grad(), measured(bench.device) as cost:
                 fit()
-            work = f"{depth} blocks, {LAYER_BATCHES} batches of 8 x 64 tokens, d = 256"
+            work = f"{depth} blocks, {LAYER_BATCHES} batches of 4 x 64 tokens, d = 256"
             rows.append(Row(work, who, cost, note=f"{runs['blocks'] / LAYER_BATCHES:.1f} block runs per batch"))
     return rows
 
