@@ -163,5 +163,8 @@ class Submitit(SweepLauncher):
             cluster=cluster,
             **{f"{cluster}_max_num_timeout": options.pop("max_num_timeout", 100)},
         )
-        executor.update_parameters(**{f"{cluster}_{key}": value for key, value in options.items()})
+        try:
+            executor.update_parameters(**{f"{cluster}_{key}": value for key, value in options.items()})
+        except NameError as error:  # submitit's; its first line names the option and the others
+            raise ConfigError(f"hydra.launcher: {str(error).splitlines()[0]}; nothing was started") from error
         return executor

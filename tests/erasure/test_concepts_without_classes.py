@@ -1,5 +1,6 @@
 """Concepts that are not classes: real numbers, several labels per example, several concepts at once."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,27 @@ def test_values_for_tokens_and_for_their_sequences() -> None:
     shared = LeaceEraser.fit(tokens, z[:100], dim=D)
     expected = LeaceEraser.fit(x, z[:100].repeat_interleave(5))
     torch.testing.assert_close(shared(tokens).reshape(N, D), expected(x), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["two columns", "labels", "zeros and ones", "several"])
+def test_several_columns_for_tokens_and_for_their_sequences(kind: str) -> None:
+    """Examples [100, 5, D], and a concept of m columns as [100, 5, m], or as [100, m] where tokens share it."""
+    x, z = draw(kind)
+    tokens, moments = x.reshape(100, 5, D), ConceptMoments.fit(x, z)
+
+    def each(of: Callable[[Tensor], Tensor]) -> Any:
+        return {name: of(values) for name, values in z.items()} if isinstance(z, dict) else of(z)
+
+    for whole, parts in (
+        (z, each(lambda values: values.reshape(100, 5, *values.shape[1:]))),
+        (each(lambda values: values[:100].repeat_interleave(5, 0)), each(lambda values: values[:100])),
+    ):
+        expected, per_token = ConceptMoments.fit(x, whole), ConceptMoments(D, moments.concepts).update(tokens, parts)
+        assert per_token.n == N
+        for name in ("mean", "total", "cross", "concept_mean", "concept_covariance"):
+            torch.testing.assert_close(getattr(per_token, name), getattr(expected, name), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="z has shape"):
+        ConceptMoments(D, moments.concepts).update(tokens, each(lambda values: values[:20]))
 
 
 def test_the_certificate_has_the_r2_of_the_best_linear_prediction() -> None:

@@ -114,6 +114,19 @@ def test_what_stands_between_is_refused_or_looked_through(model: nn.Module, name
             fold_layers(model, erasers, x)
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_large_outputs_may_be_rounded_and_small_ones_may_not_be_wrong(size: float) -> None:
+    """Folds are compared relative to the largest output: one that rounds is taken, a wrong one is not."""
+    x, right, wrong = X.float(), mlp(), Residual().eval()
+    for parameter in (*right[5].parameters(), *wrong.norm.parameters(), wrong.linear.bias):
+        parameter.data *= size
+    erasers = fit_layers(right, [(x, Z)], ["1", "4"], num_classes=3)
+    with erase(right, erasers):
+        torch.testing.assert_close(fold_layers(right, erasers, x)(x), right(x), rtol=0, atol=1e-4 * size)
+    with pytest.raises(ValueError, match="norm cannot be folded"):
+        fold_layers(wrong, fit_layers(wrong, [(x, Z)], ["norm"], num_classes=3), x)
+
+
 class Squared(LeaceEraser):
     """An eraser that is not affine."""
 

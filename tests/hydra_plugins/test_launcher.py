@@ -2,12 +2,15 @@
 
 import errno
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 import harness.job
 from conf.sweep_files import Sweep
+from erasure.store.lease import Lease
+from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, planned_runs
 
@@ -65,6 +68,27 @@ def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(c
     assert "1 of 2 runs finished, 1 failed" in outcome.out
     assert "its configuration, data or code has changed" in outcome.err
     assert [path.name.split("-")[1] for path in Path("runs").glob("mdl-*")] == ["some"]
+
+
+def test_a_run_that_another_process_has_just_begun_does_not_hold_up_the_others(command, monkeypatch) -> None:
+    unchanged, held, carried_out = harness.job.Execution.carry_out, [], []
+
+    def carry_out(execution, *arguments, **options):
+        if not held:  # between this process's look at the first run and its claim
+            execution.directory.mkdir(parents=True)
+            held.append(Lease(execution.directory / LOCK))
+            held[0].acquire()
+            threading.Timer(10.0, held[0].release).start()  # in case that the sweep waits for it
+        result = unchanged(execution, *arguments, **options)
+        carried_out.append((execution.job.config.eraser["name"], result is not None))
+        if result is not None:
+            held[0].release()
+        return result
+
+    monkeypatch.setattr("harness.job.Execution.carry_out", carry_out)
+    outcome = command(MDL, "-m", "eraser=control,leace", *TINY)
+    assert outcome.code == 0, outcome.err
+    assert carried_out == [("control", False), ("leace", True), ("control", True)]
 
 
 def test_a_sweep_whose_errors_cannot_be_noted_ends(command, monkeypatch) -> None:

@@ -1,8 +1,9 @@
 """Sweeps on a cluster that is made up: up to their submission, and the signals that requeue or end a task."""
 
 import logging
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,29 @@ def requeued() -> Iterator[list[int]]:
     yield calls
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[str]]:
+    """A function that submits a sweep to SLURM's commands, here made up, and returns the scripts that sbatch got."""
+    folder, scripts = tmp_path / "commands", tmp_path / "scripts"
+    folder.mkdir()
+    scripts.mkdir()
+
+    def submit(command: Callable, *overrides: str, scontrol: str = "echo MaxArraySize = 77") -> list[str]:
+        for name, lines in {
+            "srun": "",
+            "scontrol": scontrol,
+            "sbatch": f'n=$(ls {scripts} | wc -l)\ncp "$1" {scripts}/$n\necho Submitted batch job $((n + 1))',
+        }.items():
+            (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", *overrides, *TINY)
+        assert outcome.code == 0, outcome.err
+        return [path.read_text() for path in sorted(scripts.iterdir())]
+
+    return submit
 
 
 def in_slurm(monkeypatch: pytest.MonkeyPatch, folder: Path, state: str | None) -> Path:
@@ -89,6 +113,40 @@ def test_the_size_of_arrays_is_the_clusters_own(tmp_path: Path, monkeypatch) -> 
     scontrol.write_text("#!/bin/sh\necho 'MaxArraySize            = 77'\n")
     scontrol.chmod(0o755)
     assert _max_array_size() == 77
+
+
+def test_submitits_options_reach_the_cluster_and_ours_do_not(command, cluster) -> None:
+    options = ("partition=gpu", "timeout_min=90", "mem_gb=3", "cpus_per_task=5", "array_parallelism=2")
+    new = (
+        "hydra.launcher.setup=[module load cuda]",
+        "+hydra.launcher.mail_type=END",
+        "+hydra.launcher.srun_args=[-vv]",
+        "train.lr=0.001,0.002,0.003",
+    )
+    (script,) = cluster(command, *(f"hydra.launcher.{option}" for option in options), *new)
+    lines = script.splitlines()
+    expected = (
+        "partition=gpu", "time=90", "mem=3GB", "cpus-per-task=5", "array=0-2%2", "job-name=mdl", "mail-type=END",
+        "signal=USR2@120",
+    )  # fmt: skip
+    assert [f"#SBATCH --{option}" for option in expected if f"#SBATCH --{option}" not in lines] == []
+    assert "module load cuda" in lines
+    assert "-vv" in next(line for line in lines if line.startswith("srun "))
+    assert not [line for line in lines if "tasks_per_run" in line or "--wait" in line or "timeout_min" in line]
+
+
+def test_an_option_that_submitit_does_not_have_is_refused_in_one_line(command, cluster) -> None:
+    cluster(command)
+    outcome = command(MDL, *SLURM, "+hydra.launcher.color=red", *TINY)
+    assert outcome.code == 2
+    (line,) = outcome.err.strip().splitlines()
+    assert re.match(r"hydra\.launcher: Unknown argument 'color' .*Valid arguments: .*; nothing was started$", line)
+
+
+@pytest.mark.parametrize("scontrol", ["echo slurm_load_ctl_conf error: down >&2; exit 1", "exit 1", "echo no such"])
+def test_where_scontrol_fails_arrays_are_of_slurms_default_size(command, cluster, scontrol: str) -> None:
+    (script,) = cluster(command, "train.lr=0.001,0.002", scontrol=scontrol)
+    assert "#SBATCH --array=0-1%2" in script.splitlines()
 
 
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:

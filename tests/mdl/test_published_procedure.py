@@ -1,8 +1,10 @@
 """The procedure of the paper's code: orders, backtracking, scores, and that an interrupted training continues."""
 
 import math
+import signal
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,28 @@ from schedulefree import AdamWScheduleFree
 from torch import Tensor
 
 from conf.compose import composed
+from harness.job import Job
+from harness.logger import Logger
 from harness.result import MdlResult, read_result
+from harness.result_fields import Point
+from harness.run_directory import Run
 from mdl.__main__ import COMMAND
-from mdl.published_procedure import Examples, PublishedTraining, initialise, mean_bits, published_order
+from mdl.published_procedure import (
+    Examples,
+    PublishedTraining,
+    initialise,
+    load,
+    mean_bits,
+    published,
+    published_order,
+)
 from mdl.settings import MdlConfig
 from models.convnextv2 import ConvNeXtV2
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
 from models.stackable_layers import Conv2d
 from scripts.report import main as report
+from train.checkpoint import Checkpoints
 from train.randomness import generator
 from train.settings import TrainSettings
 
@@ -180,6 +195,50 @@ def test_an_interrupted_training_continues_with_the_same_result(stop_after: int)
     assert second.curve.train_loss_bits == whole.curve.train_loss_bits
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_training_that_is_interrupted_is_saved_before_its_next_epoch(tmp_path: Path) -> None:
+    own = settings(**{"published.patience_epochs": 5})
+    whole, first, second = training(own), training(own), training(own)
+    for _ in whole.run():
+        pass
+
+    def interrupted() -> None:
+        with Checkpoints(tmp_path, every_s=100.0).continued("some", first):
+            for epoch, _ in enumerate(first.run(), start=1):
+                if epoch == 3:
+                    signal.raise_signal(signal.SIGUSR1)
+
+    with pytest.raises(SystemExit):
+        interrupted()
+    assert not first.finished
+    with Checkpoints(tmp_path, every_s=100.0).continued("some", second):
+        assert second.curve.epochs == 2  # the third is not yet scored
+        for _ in second.run():
+            pass
+    assert second.curve == whole.curve
+
+
+def test_validation_and_test_have_no_image_in_common(tmp_path: Path) -> None:
+    """Other labels of the part that tests change its loss alone: no training, and no validation loss."""
+    sizes = ["mdl.num_chunks=2", "mdl.min_chunk=300"]
+    learns = ["train=published", "train.precision=float32", "train.warmup_steps=0", "train.max_epochs=3"]
+    own = ["model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled", f"cache_dir={tmp_path / 'cache'}"]
+    data = load(Job.from_config("mdl", composed("mdl", [*sizes, *learns, *own], MdlConfig)))
+    order, trained_on = published_order(0, len(data.labels), 0), 300
+
+    def losses(name: str, first: int, end: int) -> tuple[Point, str]:
+        labels, run = data.labels.clone(), Run(tmp_path / "runs", name)
+        labels[order[first:end]] = (labels[order[first:end]] + 1) % 10
+        with run.claim(), Logger(data.job.config.logger, {"id": name}, run.directory, {}) as logger:
+            (point,) = published(replace(data, labels=labels), run, logger).curve
+        return point, (run.directory / "curves.csv").read_text()
+
+    (before, curve), (tested, same_curve) = losses("a", 0, 0), losses("b", trained_on, data.train_size)
+    assert tested.ce_test_bits != before.ce_test_bits
+    assert (tested.ce_validation_bits, same_curve) == (before.ce_validation_bits, curve)
+    validated, _ = losses("c", data.train_size, len(order))
+    assert validated.ce_validation_bits != before.ce_validation_bits
 
 
 def test_branches_are_dropped_when_it_is_scored() -> None:

@@ -53,6 +53,17 @@ def test_the_scale_of_the_examples_does_not_matter(pixels: tuple[Tensor, Tensor]
     torch.testing.assert_close(again, PublishedGradientEraser(max_iterations=2).fit_transform(x, z), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 255.0), (-1.0, 1.0), (0.25, 0.5)])
+def test_weights_are_of_pixels_between_0_and_1_whatever_the_range(
+    pixels: tuple[Tensor, Tensor], low: float, high: float
+) -> None:
+    x, z = pixels[0].double(), pixels[1]
+    options = {"weights": (1.0, 1.0, 0.1), "max_iterations": 10}
+    expected = PublishedGradientEraser(**options).fit_transform(x, z)
+    erased = PublishedGradientEraser(**options, low=low, high=high).fit_transform(low + (high - low) * x, z)
+    torch.testing.assert_close((erased - low) / (high - low), expected, rtol=0, atol=1e-6)
+
+
 def test_examples_without_a_range_are_refused(pixels: tuple[Tensor, Tensor]) -> None:
     eraser = PublishedGradientEraser()
     eraser.lift_range()

@@ -3,6 +3,7 @@
 import math
 import re
 
+import pytest
 from markdown_it import MarkdownIt
 
 from harness.results.table import Table, csv_of, spread, tex
@@ -57,3 +58,24 @@ def test_a_percentage_is_rounded_as_it_reads() -> None:
 
 def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
+
+
+@pytest.mark.parametrize(("rows", "environment"), [(3, "tabular"), (40, "longtable")])
+def test_groups_and_environments_of_latex_end_where_they_should(rows: int, environment: str) -> None:
+    """A table that may be shrunk is one argument of \\resizebox; one that breaks over pages is not shrunk."""
+    table = Table("some", ["All {runs}."], ["eraser", "bits"], [["leace", "1.0 ± 0.1"]] * rows, title="Bits")
+    open_groups = []
+    for token in re.findall(r"\\begin\{\w+\}|\\end\{\w+\}|\\[{}]|[{}]", table.latex()):
+        if token.startswith(r"\begin"):
+            open_groups.append(token.removeprefix(r"\begin"))
+        elif token == "{":
+            open_groups.append(token)
+        elif token == "}":
+            assert open_groups.pop() == "{"
+        elif token.startswith(r"\end"):
+            assert open_groups.pop() == token.removeprefix(r"\end")
+    assert not open_groups
+    assert f"\\begin{{{environment}}}" in table.latex()
+    shrunk = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n" + r"\begin{tabular}"
+    assert (shrunk in table.latex()) is (environment == "tabular")
+    assert ("\\end{tabular}}\n" in table.latex()) is (environment == "tabular")
