@@ -28,7 +28,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
     )
     train = prepared.data["train"]
     counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
-    engine = Engine(prepared, run)
+    engine = Engine.of_run(prepared, run)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)
 
