@@ -3,33 +3,39 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from conf.check import check
-from conf.groups import choices, preset
-from conf.target_class import Target, check_target
+from conf.groups import preset
 from erasure.dataset import LabelledImages
 from erasure.inputs import as_tensor
-from erasure.pipeline import channel_statistics
-from harness.device_and_precision import pick_device, pick_precision
+from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
 from mdl.block_code import BlockCode, block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes
-from models.any_module import AnyModule
-from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
+from train.examples_in_memory import (
+    Examples,
+    as_images,
+    class_positions,
+    on_device,
+    other_examples,
+    predictor,
+    require_seeds,
+    train_settings,
+)
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.training import Engine
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
-Examples = tuple[Any, Any]  # x and y
 OnProgress = Callable[[float, str], object]
 
 _LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
@@ -202,14 +207,11 @@ def codelength(
     Raises:
         ValueError: a value that is refused; says what is allowed.
     """
-    z, classes = _classes(y)
-    images, k = _examples(x, len(z)), len(classes)
-    seeds = range(seeds) if isinstance(seeds, int) else [*seeds]
-    if not seeds or min(seeds) < 0 or len({*seeds}) < len(seeds):
-        raise ValueError(f"seeds={seeds}: need a number of seeds, or distinct ones that are not negative")
+    z, classes = class_positions(y)
+    images, k, seeds = as_images(x, len(z)), len(classes), require_seeds(seeds)
     sizes, blocks = _sizes(sizes, len(z), "prefix" if validation is None else "given")
     parts = {"train": LabelledImages(images, z)} | {
-        name: LabelledImages(images[:0], z[:0]) if given is None else _others(given, images, classes, name)
+        name: LabelledImages(images[:0], z[:0]) if given is None else other_examples(given, images, classes, name)
         for name, given in (("validation", validation), ("test", test))
     }
     if _is_classifier(model):
@@ -218,74 +220,20 @@ def codelength(
         name = type(model).__name__
         bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
     else:
-        where, trained = pick_device(device), _settings(settings, device)
-        predictor = _model(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
-        name = model if isinstance(model, str) else getattr(predictor, "name", type(predictor).__name__)
-        data = _on_device(parts, where, trained.crop_padding, flip=flip)
-        if isinstance(predictor, KernelModel):
-            bits, total_bits, curve = _by_kernel(predictor, data, k, seeds, sizes, on_progress)
+        where, trained = pick_device(device), train_settings(settings, device)
+        built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
+        name = model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
+        data = on_device(parts, where, trained.crop_padding, flip=flip)
+        if isinstance(built, KernelModel):
+            bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
             precision = getattr(torch, trained.precision)
-            ensemble = Ensemble(predictor.to(where), precision, eval_batch_size=trained.eval_batch_size)
+            ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
             coded = block_code(Engine(ensemble, data, seeds, trained), k, blocks, sizes=sizes, on_progress=on_progress)
             bits, total_bits, curve = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits, _curve_of(coded)
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
     return Codelength(name, [*seeds], sizes, k, total_bits, bits.double().numpy(), label_entropy_bits(z), curve)
-
-
-def _classes(y: Any) -> tuple[Tensor, pd.Index]:
-    """Return positions of the classes, [n] int64, and the classes, sorted.
-
-    Raises:
-        ValueError: labels that are not one class per example.
-    """
-    values = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
-    if values.ndim != 1 or not len(values):
-        raise ValueError("y: need one label for each example, [n]")
-    if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
-        raise ValueError(f"y has type {values.dtype}: labels are integers or strings; cut real numbers into classes")
-    if values.isna().any():
-        raise ValueError(f"y has no label at place {int(values.isna().argmax())}: leave such examples out")
-    try:
-        positions, classes = pd.factorize(values, sort=True)
-    except TypeError as error:
-        raise ValueError(f"y mixes types ({error}): give all labels one type") from error
-    if len(classes) < 2:
-        raise ValueError(f"y has {len(classes)} class: there is nothing to predict, need at least 2")
-    return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
-
-
-def _examples(x: Any, n: int, name: str = "x") -> Tensor:
-    """Return x as images [n, C, H, W] in float32; vectors are images [n, d, 1, 1].
-
-    Raises:
-        ValueError: another shape, or values that are not finite.
-    """
-    values = as_tensor(x, name).detach().cpu()
-    if values.ndim not in (2, 4) or len(values) != n or not values.numel():
-        raise ValueError(f"{name} has shape {list(values.shape)} for {n} labels: need [{n}, d] or [{n}, C, H, W]")
-    if values.is_complex():
-        raise ValueError(f"{name} has type {values.dtype}: need real numbers")
-    scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
-    images = (values.double() / scale).float() if not values.is_floating_point() else values.float()
-    finite = images.flatten(1).isfinite().all(1)
-    if not finite.all():
-        raise ValueError(f"{name} is not finite in row {int((~finite).nonzero()[0])}: remove or fill in such rows")
-    return images if images.ndim == 4 else images[:, :, None, None]
-
-
-def _others(given: Examples, images: Tensor, classes: pd.Index, name: str) -> LabelledImages:
-    """Return other examples, with labels of the same classes."""
-    x, y = given
-    labels = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
-    positions = classes.get_indexer(pd.Index(labels))
-    if (positions < 0).any():
-        raise ValueError(f"{name}: label {labels[int((positions < 0).argmax())]!r} is none of y's")
-    other = _examples(x, len(labels), f"{name} x")
-    if other.shape[1:] != images.shape[1:]:
-        raise ValueError(f"{name} x has examples {list(other.shape[1:])}, but x has {list(images.shape[1:])}")
-    return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
 
 
 def _sizes(sizes: int | Sequence[int] | None, n: int, validation: str) -> tuple[Sequence[int], MdlSettings]:
@@ -304,37 +252,6 @@ def _sizes(sizes: int | Sequence[int] | None, n: int, validation: str) -> tuple[
     return sizes, settings
 
 
-def _settings(settings: TrainSettings | str, device: str) -> TrainSettings:
-    """Return training settings, their precision resolved."""
-    if isinstance(settings, str):
-        allowed = [name for name in choices("train") if name != "published"]
-        if settings not in allowed:
-            raise ValueError(f"settings={settings!r}: choose from {', '.join(allowed)}, or pass TrainSettings")
-        settings = check("train.", preset("train", settings), TrainSettings)
-    if settings.protocol != "standard":
-        raise ValueError(f"settings.protocol={settings.protocol}: only python -m mdl has it; leave it at standard")
-    precision: Any = pick_precision(settings.precision, device)
-    return replace(settings, precision=precision)
-
-
-def _model(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
-    """Return the predictor that an argument of `codelength` stands for."""
-    if isinstance(model, (Classifier, KernelModel)):
-        return model
-    if isinstance(model, nn.Module) or callable(model):
-        return AnyModule(model, example_shape, k)
-    options = dict(model) if isinstance(model, Mapping) else {"name": model}
-    name = options.get("name")
-    if name not in choices("model"):
-        raise ValueError(
-            f"model={name!r}: choose from {', '.join(choices('model'))}, or pass a torch.nn.Module, a function that "
-            "makes one, or a scikit-learn classifier"
-        )
-    section = check_target("model", {**preset("model", str(name)), **options}, "model")
-    built: Any = Target(section).build(Model, tuple(input_shape), k)
-    return built
-
-
 def _is_classifier(model: Any) -> bool:
     """Return whether this is a scikit-learn classifier."""
     return all(hasattr(model, name) for name in ("fit", "predict_proba", "get_params")) and not isinstance(model, type)
@@ -343,25 +260,6 @@ def _is_classifier(model: Any) -> bool:
 def _as_given(x: Any) -> Any:
     """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
     return x if hasattr(x, "iloc") else as_tensor(x, "x").detach().cpu().numpy()
-
-
-def _on_device(
-    parts: Mapping[str, LabelledImages], device: torch.device, crop_padding: float, *, flip: bool
-) -> dict[str, DeviceImages]:
-    """Copy every part to the device, standardised by the training images; only these are cropped and mirrored."""
-    statistics = channel_statistics(parts["train"].images)
-    side = max(parts["train"].images.shape[-2:])
-    return {
-        name: DeviceImages(
-            part,
-            statistics["channel_mean"],
-            statistics["channel_std"],
-            padding=round(crop_padding * side) if name == "train" else 0,
-            flip=flip and name == "train",
-            device=device,
-        )
-        for name, part in parts.items()
-    }
 
 
 def _by_kernel(
