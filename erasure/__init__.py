@@ -17,7 +17,7 @@ from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
 from erasure.folding import fold, fold_layers
-from erasure.hidden_states import erase, fit_layers
+from erasure.hidden_states import attach, erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.progress import on_progress
@@ -43,6 +43,7 @@ __all__ = [
     "RandomEraser",
     "SplinceEraser",
     "TruncatedQleaceEraser",
+    "attach",
     "erase",
     "fit_layers",
     "fold",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
 from erasure.progress import report_progress
@@ -65,6 +66,7 @@ class Search:
     polar: Callable[[Tensor], Tensor] = rough_polar_factor
 
 
+@without_autocast
 def align(
     factors: Sequence[CovarianceFactor],
     weights: Sequence[float],
@@ -104,12 +106,13 @@ def align(
             mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
         step = float((mean - root).square().sum())  # what moving the mean gains
         root = mean
-        excess.append(_rest(step, last_step) / variance)
+        excess.append(_rest(step, last_step) / variance if variance else 0.0)
         last_step = max(step, 1e-300)
         if excess[-1] <= tolerance:
             break
-        done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which has no excess yet
-        report_progress(_TITLE, min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}")
+        done = abs(math.log(min(1.0, excess[-1])) / geometric)  # 0 after the first round, which has no excess yet
+        estimate = f": excess {excess[-1]:.1e}" if math.isfinite(excess[-1]) else ""
+        report_progress(_TITLE, min(1.0, done), f"round {len(excess)}{estimate}")
     return Alignment(root, rotations, tuple(excess))
 
 

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, moments_of
-from erasure.inputs import check_batch
+from erasure.inputs import as_tensor, check_batch, leading_shape
 from erasure.moments import ClassMoments
 from erasure.order_spectra import Whitening, order_spectrum
 from erasure.predictability import linear_prediction, quadratic_prediction
@@ -28,7 +29,7 @@ class Certificate:
     Sizes are relative to Σ_xx, the total covariance of the training split before erasure, after any z-scoring.
 
     Attributes:
-        n: examples in the split.
+        n: examples in the split; of hidden states, vectors.
         mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
         covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, with Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
@@ -89,7 +90,7 @@ class ConceptCertificate:
     """Linear predictability of a concept without classes from erased examples (Belrose et al. 2023).
 
     Attributes:
-        n: number of examples.
+        n: number of examples; of hidden states, vectors.
         linear_r2: R² of the best linear prediction of z, fitted to these very examples; the mean over its columns.
         linear_chance: its mean if the examples were shuffled.
         edit_size: E‖x' - x‖² / tr Σ_xx.
@@ -102,11 +103,13 @@ class ConceptCertificate:
 
 
 @overload
-def certify(original: Tensor, erased: Tensor, z: Any, reference: ConceptMoments) -> ConceptCertificate: ...
+def certify(
+    original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any, reference: ConceptMoments
+) -> ConceptCertificate: ...
 @overload
 def certify(
-    original: Tensor,
-    erased: Tensor,
+    original: Tensor | np.ndarray,
+    erased: Tensor | np.ndarray,
     z: Any,
     reference: ClassMoments,
     *,
@@ -114,10 +117,10 @@ def certify(
     after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate: ...
 @overload
-def certify(original: Tensor, erased: Tensor, z: Any) -> Certificate | ConceptCertificate: ...
+def certify(original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any) -> Certificate | ConceptCertificate: ...
 def certify(
-    original: Tensor,
-    erased: Tensor,
+    original: Tensor | np.ndarray,
+    erased: Tensor | np.ndarray,
     z: Any,
     reference: ClassMoments | ConceptMoments | None = None,
     *,
@@ -127,9 +130,10 @@ def certify(
     """Measure the information about the concept that one split of erased examples still has.
 
     Args:
-        original: examples before erasure, [n, ...].
-        erased: examples as they are stored, [n, ...].
-        z: labels [n], or the concept in any form that `ConceptMoments` takes.
+        original: examples before erasure, [n, ...], or vectors [..., d], as hidden states [batch, tokens, d].
+        erased: the same as they are stored, floating.
+        z: labels, or the concept in any form that `ConceptMoments` takes, one for each example or vector; where
+            `reference` is of vectors [d], also one for each leading axis, whose vectors share it.
         reference: moments of the training split before erasure; those of `original` by default.
         admissible: least and largest admissible value, of all coordinates or of each, [1, ...]; (0, 1) for pixels.
         after: moments of `erased` and whitening of the erased training split, for the orders; both of `erased` by
@@ -139,19 +143,29 @@ def certify(
         For classes gaps, R² and orders; for another concept R² of the best linear prediction.
 
     Raises:
-        ValueError: the training examples are all alike.
+        ValueError: shapes that do not match, values that are integers or not finite, or training examples that are all
+            alike.
     """
+    original, erased = as_tensor(original, "original"), as_tensor(erased, "erased")
+    if original.shape != erased.shape:
+        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
+        raise ValueError(f"{shapes}: give the same examples before and after")
+    if not erased.is_floating_point():
+        raise ValueError(
+            f"erased has dtype {erased.dtype}: give the examples in the floating dtype that they are kept in"
+        )
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total
     variance = total.trace()
-    edit_size = _edit_size(original, erased, total)
+    before, rows = (x.reshape(leading_shape(x, reference.dim).numel(), reference.dim) for x in (original, erased))
+    edit_size = _edit_size(before, rows, total)
     if isinstance(reference, ConceptMoments):
         return _concept_certificate(erased, z, reference, edit_size)
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
     if after is None:
         moments, whitening = (
-            ClassMoments.fit(erased, labels, num_classes=reference.num_classes, device=total.device),
+            ClassMoments.fit(rows, labels, num_classes=reference.num_classes, device=total.device),
             None,
         )
     else:
@@ -164,8 +178,8 @@ def certify(
         edit_size=edit_size,
         out_of_range=admissible and _out_of_range(erased, *admissible),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
-        **_predictions(erased, labels, moments),
-        **_orders(erased.to(total.device), labels, whitening or whitening_of(moments)),
+        **_predictions(rows, labels, moments),
+        **_orders(rows.to(total.device), labels, whitening or whitening_of(moments)),
     )
 
 
@@ -186,19 +200,20 @@ def _gaps(after: ClassMoments, total: Tensor, variance: Tensor) -> tuple[float, 
 def _concept_certificate(erased: Tensor, z: Any, reference: ConceptMoments, edit_size: float) -> ConceptCertificate:
     after = ConceptMoments(reference.dim, reference.concepts, device=reference.total.device).update(erased, z)
     linear = linear_prediction(after, erased.dtype)
-    return ConceptCertificate(len(erased), linear and linear.r2, linear and linear.chance, edit_size)
+    return ConceptCertificate(after.n, linear and linear.r2, linear and linear.chance, edit_size)
 
 
 def _edit_size(original: Tensor, erased: Tensor, total: Tensor) -> float:
-    """Return E‖x' - x‖² / tr Σ_xx; raise ValueError for other examples, or examples that are all alike."""
-    if original.shape != erased.shape:
-        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
-        raise ValueError(f"{shapes}: give the same examples before and after")
+    """Return E‖x' - x‖² / tr Σ_xx of examples [n, d]; raise ValueError for none, or examples that are all alike."""
     if not (variance := float(total.trace())) > 0:
         raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
     edit = total.new_zeros(())
     for before, now in zip(original.split(8192), erased.split(8192), strict=True):
         edit += (now.to(total) - before.to(total)).square().sum()
+    if not len(erased):
+        raise ValueError("there are no examples: give those of a split")
+    if not edit.isfinite():
+        raise ValueError("original or erased holds values that are not finite (NaN or infinity): clean the data first")
     return float(edit) / len(erased) / variance
 
 

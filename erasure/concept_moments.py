@@ -115,6 +115,7 @@ class ConceptMoments:
         if not joint.sum(dtype=torch.float64).isfinite() and not joint.isfinite().all():
             where = "x" if not rows.isfinite().all() else "z"
             raise ValueError(f"{where} holds values that are not finite (NaN or infinity): clean the data first")
+        self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
 
@@ -162,6 +163,11 @@ class ConceptMoments:
     def n(self) -> int:
         """Number of examples."""
         return self._joint.n
+
+    @property
+    def epsilon(self) -> float:
+        """Relative precision of the least precise examples."""
+        return self._joint.epsilon
 
     @property
     def mean(self) -> Tensor:

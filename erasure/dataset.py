@@ -56,6 +56,9 @@ class RawImages:
         max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
         bounded: values outside 0..1 are no possible image; not so for vectors.
         parts: of a mixture, how many consecutive training images came from each part, by its name, in order.
+
+    Raises:
+        ValueError: training and test images of different shapes.
     """
 
     train: LabelledImages
@@ -64,6 +67,15 @@ class RawImages:
     max_value: int = 255
     bounded: bool = True
     parts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        train, test = (None if part is None else tuple(part.images.shape[1:]) for part in (self.train, self.test))
+        if test is not None and train != test:
+            shapes = ("×".join(map(str, shape)) for shape in (train or (), test))
+            raise ValueError(
+                "training images are {}, but test images are {} (channels×height×width): give one side for all with "
+                "size=PIXELS".format(*shapes)
+            )
 
     def map(self, function: Callable[[LabelledImages], LabelledImages]) -> "RawImages":
         """Apply a function to the training images, and to the test images where there are any."""

@@ -14,7 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
+from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -84,8 +86,11 @@ class Eraser(ABC):
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
 
     @classmethod
+    @without_autocast
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.
+
+        Warns, by the logger `erasure`, where there are too few for erasure to hold on others (`erasure.few_examples`).
 
         Args:
             x: tensor or array, whole examples [n, ...] or vectors [..., d].
@@ -101,6 +106,7 @@ class Eraser(ABC):
         """
         _require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
+        warned_of_few(cls, moments)
         if isinstance(moments, ConceptMoments):
             return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
@@ -117,6 +123,7 @@ class Eraser(ABC):
         return cls.fit_moments(moments, **options)
 
     @classmethod
+    @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
         if cls.__abstractmethods__:
@@ -159,6 +166,7 @@ class Eraser(ABC):
                 "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
             )
 
+    @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from erasure.eraser import Eraser
-from erasure.hidden_states import erase, first_output, named_module
+from erasure.hidden_states import erase
+from erasure.module_outputs import call, first_tensor, named_module
 
 _TOLERANCE = 1e-4  # of the largest output: float32 rounds to 1e-6, a wrong fold is off by far more
 
@@ -54,7 +55,7 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
 
 
 @torch.no_grad()
-def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.Module:
+def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inputs: bool = False) -> nn.Module:
     """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
 
     The eraser of a linear layer is folded into that layer, the eraser of another module, such as a normalisation,
@@ -62,40 +63,57 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.M
     erase at such places. After each fold the outputs for `x` are compared with those of the hooks.
 
     Args:
-        model: network in evaluation mode; it is not changed.
+        model: network in evaluation mode; it is not changed. Linear layers without a bias get one, which formats drop
+            that build the network from a configuration: keep the whole network, as by `torch.save`.
         erasers: by name of module, each fitted on vectors [..., d], as `erase` takes them.
-        x: an input of the network, [n, ...], of several examples.
+        x: an input of the network, [n, ...], of several examples, or a mapping of its keyword arguments.
+        inputs: the erasers are of the inputs of linear layers.
 
     Raises:
-        ValueError: as `fold` and `erase`, or an output that something other than a linear layer reads, which keeps
-            its hook.
+        ValueError: as `fold` and `erase`, an output that something other than a linear layer reads, which keeps its
+            hook, or a linear layer that shares its weight with another module.
 
     Example:
         >>> import torch
         >>> from erasure import fit_layers, fold_layers
-        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
         >>> x, z = torch.randn(50, 6), torch.arange(50) % 2
         >>> erasers = fit_layers(model, [(x, z)], ["1"], num_classes=2)
         >>> erased = fold_layers(model, erasers, x)(x)
     """
     folded = copy.deepcopy(model)
     for name, eraser in erasers.items():
-        with erase(folded, {name: eraser}):
-            readers = _readers(folded, name, x)
-            expected = first_output(folded(x))
+        with erase(folded, {name: eraser}, inputs=inputs):
+            readers = [] if inputs else _readers(folded, name, x)
+            expected = first_tensor(call(folded, x), "the network")
         is_linear = isinstance(named_module(folded, name), nn.Linear)
         for reader in [name] if is_linear else readers:
             linear = named_module(folded, reader)
             assert isinstance(linear, nn.Linear)
-            _replace(folded, reader, fold(linear, eraser, after=is_linear))
-        difference = (first_output(folded(x)) - expected).abs().max()
+            _require_own_weight(folded, reader, linear)
+            _replace(folded, reader, fold(linear, eraser, after=is_linear and not inputs))
+        difference = (first_tensor(call(folded, x), "the network") - expected).abs().max()
         tolerance = max(_TOLERANCE, 4 * torch.finfo(expected.dtype).eps) * expected.abs().max()
         if not (is_linear or readers) or not difference <= tolerance:
-            raise ValueError(
-                f"{name} cannot be folded: its output must be read by linear layers only, once each, and those that "
-                f"read it are {', '.join(readers) or 'none'}; leave its eraser in `erase`"
+            reason = (
+                "it is not linear"
+                if inputs and not is_linear
+                else (
+                    "its output must be read by linear layers only, once each, and those that read it are "
+                    f"{', '.join(readers) or 'none'}"
+                )
             )
+            raise ValueError(f"{name} cannot be folded: {reason}; leave its eraser in `erase`")
     return folded
+
+
+def _require_own_weight(model: nn.Module, name: str, linear: nn.Linear) -> None:
+    """Raise ValueError if another module has the weight of a linear layer as well."""
+    for other, parameter in model.named_parameters(remove_duplicate=False):
+        if parameter is linear.weight and other != f"{name}.weight":
+            raise ValueError(
+                f"{name} shares its weight with {other}, and folding would untie them: leave its eraser in `erase`"
+            )
 
 
 def _affine(eraser: Eraser) -> tuple[Tensor, Tensor]:
@@ -123,7 +141,9 @@ def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
             readers.append(reader)
 
     handles = [
-        named_module(model, name).register_forward_hook(lambda *arguments: outputs.append(first_output(arguments[2]))),
+        named_module(model, name).register_forward_hook(
+            lambda *arguments: outputs.append(first_tensor(arguments[2], name))
+        ),
         *(
             module.register_forward_pre_hook(functools.partial(reads, reader))
             for reader, module in model.named_modules()
@@ -131,7 +151,7 @@ def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
         ),
     ]
     try:
-        model(x)
+        call(model, x)
     finally:
         for handle in handles:
             handle.remove()

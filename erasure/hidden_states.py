@@ -1,31 +1,69 @@
 """Erasure inside a network: hidden states are erased as they are computed, layer by layer."""
 
+import contextlib
+import itertools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from erasure.attached_erasers import Attachment, is_compiled
+from erasure.concept_moments import SINGLE, ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
+from erasure.few_examples import warned_of_few
+from erasure.inputs import as_tensor, per_example, spread
+from erasure.layer_sweep import BatchPass, LayerSweep, Storage
+from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
+from erasure.progress import on_progress as reporting_to
+from erasure.progress import report_progress
+
+log = logging.getLogger(__name__)
+
+
+def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Attachment:
+    """Erase the outputs of named modules until `.remove()` of what is returned (Belrose et al. 2023, section 6).
+
+    Everything after a module sees erased states: later modules, recorded hidden states, caches of keys and values, and
+    gradients, which pass through. Erasers compute in the precision of their tensors, also under autocast:
+    `eraser.to(device, torch.float32)` is as fast as the network. The logger `erasure` reports modules that do not run.
+
+    Args:
+        model: any network. One that `torch.compile` has compiled is compiled anew, so attach to it, not to the network
+            inside.
+        erasers: by name of module, as in `model.named_modules()`; each was fitted on that module's output (its first,
+            where it gives several), as whole examples [n, ...] or as vectors [..., d].
+        inputs: erase the first input of the modules instead.
+
+    Raises:
+        ValueError: a name that no module has, a value that is no eraser, or an eraser that asks for labels.
+
+    Example:
+        >>> import torch
+        >>> from erasure import LeaceEraser, attach
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> x, z = torch.randn(50, 6), torch.arange(50) % 2
+        >>> attached = attach(model, {"0": LeaceEraser.fit(model[0](x).detach(), z)})
+        >>> logits = model(x)
+        >>> attached.remove()
+    """
+    for name, eraser in erasers.items():
+        if not isinstance(eraser, Eraser):
+            raise ValueError(
+                f"erasers[{name!r}] is {eraser!r:.60}: give a fitted eraser, such as LeaceEraser.fit(x, z)"
+            )
+        _require_unlabelled(name, type(eraser))
+    return Attachment(model, erasers, inputs=inputs)
 
 
 @contextmanager
-def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
-    """Erase the outputs of named modules within the context (Belrose et al. 2023, section 6).
-
-    Gradients pass through. Erasers compute in the precision of their tensors: `eraser.to(device, torch.float32)` is as
-    fast as the network.
-
-    Args:
-        model: any network.
-        erasers: by name of module, as in `model.named_modules()`; each was fitted on that module's output (its first,
-            where it gives several), as whole examples [n, ...] or as vectors [..., d].
-
-    Raises:
-        ValueError: a name that no module has, or an eraser that asks for labels.
+def erase(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Iterator[nn.Module]:
+    """Erase the outputs of named modules within the context; the arguments are those of `attach`.
 
     Example:
         >>> import torch
@@ -36,118 +74,214 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module
         >>> with erase(model, {"0": eraser}):
         ...     logits = model(x)
     """
-    for name, eraser in erasers.items():
-        _require_unlabelled(name, type(eraser))
-    handles = [named_module(model, name).register_forward_hook(_changing(eraser)) for name, eraser in erasers.items()]
-    try:
+    with attach(model, erasers, inputs=inputs):
         yield model
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def fit_layers(
     model: nn.Module,
-    batches: Iterable[tuple[Any, Any]],
+    batches: Iterable[Any],
     modules: Sequence[str],
     *,
-    num_classes: int,
+    num_classes: int | Mapping[str, int] | None = None,
+    z: str | Sequence[str] | None = None,
+    mask: str | None = None,
+    ignore_index: int = -100,
+    inputs: bool = False,
+    group: dist.ProcessGroup | None = None,
+    on_progress: Callable[[str, float, str], None] | None = None,
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
 
-    The network runs once over all batches for every module (Belrose et al. 2023, section 6).
+    Every batch goes through the network once (Belrose et al. 2023, section 6): it waits at each module until the eraser
+    there is fitted, its states in memory or in a temporary file. Where there is no room for them, or a skip connection
+    leads past them, a pass starts from the network's input again.
 
     Args:
         model: in evaluation mode, on the device of the batches.
-        batches: inputs and labels, a label per example or per token; gone over as often as there are modules.
-        modules: names, in the order in which the network runs them. Their outputs are taken as vectors where they are
+        batches: pairs (x, z) or triples (x, z, mask), where the network is called with x, or with the entries of x if
+            it is a mapping; or dictionaries, with the entries of which it is called, but for those named by `z`.
+            z is a concept for each example or each token, in any form that `ConceptMoments` takes: labels, real
+            numbers, or a mapping of names to several concepts.
+        modules: names, of modules that run once in a pass. Their outputs are taken as vectors where they are
             [batch, tokens, d], as whole examples otherwise.
-        num_classes: k.
+        num_classes: k, where z holds labels; for several concepts k of each that holds labels, by name.
+        z: entry or entries of a dictionary that hold the concept.
+        mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask".
+        ignore_index: label of examples or tokens to leave out.
+        inputs: fit on the first input of the modules instead of the output.
+        group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
+        on_progress: called as by `erasure.on_progress`.
         eraser: class, fitted from moments, without labels.
         options: of the class.
 
+    Returns:
+        Erasers by name of module, in the order in which the network runs these, in the precision of its states, at
+        least float32.
+
     Raises:
-        ValueError: as `erase`, batches that can be gone over only once, or a module that does not run once in a pass.
+        ValueError: as `attach`, a module that does not run once in a pass, or batches that are not as described.
 
     Example:
         >>> import torch
         >>> from erasure import erase, fit_layers
-        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
         >>> batches = [(torch.randn(50, 6), torch.arange(50) % 2) for _ in range(3)]
         >>> erasers = fit_layers(model, batches, ["0", "1"], num_classes=2)
         >>> with erase(model, erasers):
         ...     logits = model(batches[0][0])
     """
-    if iter(batches) is batches:
-        raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     for name in modules:
         named_module(model, name)
         _require_unlabelled(name, eraser)
+    if model.training:
+        log.warning("the network is in training mode: dropout moves its states; call model.eval() first")
+    eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
+    progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
+    attached: list[Attachment] = []
     fitted: dict[str, Eraser] = {}
-    for name in modules:
-        with erase(model, fitted):
-            moments = _moments(model, batches, name, num_classes, pooled=issubclass(eraser, LeaceEraser))
-        fitted[name] = eraser.fit_moments(moments, **options).to(dtype=torch.float32)
+    warned = False  # once, not for every module
+    with torch.inference_mode(False), torch.no_grad(), eager, progress:
+        several = _Batches(batches, z, mask, keep=len(modules) > 1)
+        with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
+            try:
+                for i, name in enumerate(sweep.names):
+                    report_progress("erasers of hidden states", i / len(sweep.names), name)
+                    moments, states = None, torch.empty(0)
+                    for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
+                        rows, concept = _selected(states, batch.z, batch.mask, ignore_index)
+                        if moments is None:
+                            moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
+                        moments.update(rows, concept)
+                    assert moments is not None
+                    if group is not None:
+                        moments.all_reduce(group)
+                    warned = warned or warned_of_few(eraser, moments)
+                    precision = torch.promote_types(states.dtype, torch.float32)
+                    fitted[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
+                    attached.append(Attachment(model, {name: fitted[name]}, inputs=inputs, report_idle=False))
+            finally:
+                for one in attached:
+                    one.remove()
     return fitted
 
 
-@torch.no_grad()
+class _Batches:
+    """The batches as passes: kept, so that each goes on where it stopped, or read anew where there is no room."""
+
+    def __init__(self, batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, keep: bool) -> None:
+        self._batches, self._entries, self.keep = batches, (z, mask), keep
+        self._unread = iter(batches)
+        if (first := next(self._unread, None)) is None:
+            raise ValueError("no batch: nothing to fit erasers on")
+        self._unread = itertools.chain([first], self._unread)
+        self.first = _batch_pass(first, *self._entries)
+        self._kept: list[BatchPass] = []
+        self._storage = Storage()
+
+    def __iter__(self) -> Iterator[BatchPass]:
+        yield from self._kept
+        for batch in self._unread:
+            one = _batch_pass(batch, *self._entries)
+            self._keep(one)
+            yield one
+        self._unread = iter(() if self.keep else self._batches)
+
+    def _keep(self, one: BatchPass) -> None:
+        if self.keep and not isinstance(self._batches, Sequence):  # the batches of a list are there already
+            try:
+                one.x = self._storage.keep_all(one.x)
+            except OSError as error:
+                if iter(self._batches) is self._batches:
+                    raise ValueError(
+                        f"batches cannot be kept: {error}; pass a list or a DataLoader, no iterator"
+                    ) from None
+                self.keep, self._kept = False, []
+        if self.keep:
+            self._kept.append(one)
+
+
+def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> BatchPass:
+    """Return a batch as a pass through the network; see `fit_layers`.
+
+    Raises:
+        ValueError: it has another form, or lacks an entry.
+    """
+    if isinstance(batch, Mapping):
+        if z is None:
+            raise ValueError(f"batches are dictionaries: name the entry that holds the concept, z={min(batch)!r}")
+        names = [z] if isinstance(z, str) else list(z)
+        concepts = {name: _entry(batch, name) for name in names}
+        x = {key: value for key, value in batch.items() if key not in names}
+        return BatchPass(x, concepts[z] if isinstance(z, str) else concepts, mask and _entry(x, mask))
+    if z is not None or not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        wanted = "(x, z) or (x, z, mask), or dictionaries" if z is None else f"dictionaries with the entry {z!r}"
+        raise ValueError(f"a batch is a {type(batch).__name__}: expected {wanted}")
+    x, concept, *masks = batch
+    if mask is not None:
+        masks = [_entry(x if isinstance(x, Mapping) else {}, mask)]
+    return BatchPass(x, concept, masks[0] if masks else None)
+
+
+def _entry(batch: Mapping[str, Any], name: str) -> Any:
+    if name not in batch:
+        raise ValueError(f"a batch has no entry {name!r}: it has {', '.join(map(str, batch)) or 'none'}")
+    return batch[name]
+
+
+def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Tensor, Any]:
+    """Return states as rows [n, d] and their concept, a value or columns for each row, without those to leave out.
+
+    Raises:
+        ValueError: the mask, or the concept, is not one for each example or each token.
+    """
+    leading = states.shape[:-1] if states.ndim == 3 else states.shape[:1]
+    rows = states.reshape(leading.numel(), -1)
+    known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    if mask is not None:
+        known = _spread("the mask", as_tensor(mask, "mask").to(rows.device) != 0, leading)
+    concepts = {}
+    for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
+        concepts[name] = _spread("z", as_tensor(values, "z").to(rows.device), leading)
+        if concepts[name].ndim == 1 and not concepts[name].is_floating_point():
+            known = known & (concepts[name] != ignore_index)
+    if not known.all():
+        rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
+    return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]
+
+
+def _spread(what: str, values: Tensor, leading: torch.Size) -> Tensor:
+    """Return a value [n] or columns [n, m] for each of the `leading` examples or tokens."""
+    if per_example(values, leading):
+        return spread(values, leading)
+    if values.ndim > 1 and values.shape[:-1] == leading[: values.ndim - 1]:
+        return spread(values, leading, trailing=1)
+    raise ValueError(f"{what} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}")
+
+
 def _moments(
-    model: nn.Module, batches: Iterable[tuple[Any, Any]], name: str, num_classes: int, *, pooled: bool
-) -> ClassMoments:
-    """Collect a module's outputs for all batches."""
-    moments: ClassMoments | None = None
-    seen: list[Tensor] = []
-    handle = named_module(model, name).register_forward_hook(
-        lambda _module, _inputs, output: seen.append(first_output(output))
-    )
-    try:
-        for x, z in batches:
-            model(x)
-            if len(seen) != 1:
-                raise ValueError(f"{name} runs {len(seen)} times in a pass: only what runs once can be erased")
-            states = seen.pop()
-            if moments is None:
-                dim = states.shape[-1] if states.ndim == 3 else states[:1].numel()
-                moments = ClassMoments(dim, num_classes, device=states.device, pooled=pooled)
-            moments.update(states, z)
-    finally:
-        handle.remove()
-    if moments is None:
-        raise ValueError("no batch: nothing to fit erasers on")
-    return moments
+    rows: Tensor, concept: Any, num_classes: int | Mapping[str, int] | None, *, pooled: bool
+) -> ClassMoments | ConceptMoments:
+    """Return moments without examples, of the kind that the concept calls for."""
+    dim = rows.shape[1]
+    if isinstance(num_classes, int):
+        if isinstance(concept, Mapping):
+            raise ValueError(f"num_classes={num_classes} of {len(concept)} concepts: give it by name, {{'gender': 2}}")
+        return ClassMoments(dim, num_classes, device=rows.device, pooled=pooled)
+    known, sizes = num_classes or {}, {}
+    for name, values in (concept if isinstance(concept, Mapping) else {SINGLE: concept}).items():
+        if values.ndim == 1 and not values.is_floating_point() and name not in known:
+            raise ValueError(
+                f"{name} holds integers: give num_classes ({{'{name}': …}} of several concepts), or pass floats"
+            )
+        sizes[name] = known.get(name, 1 if values.ndim == 1 else values.shape[1])
+    return ConceptMoments(dim, sizes, device=rows.device)
 
 
 def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
     if eraser.uses_labels:
         raise ValueError(f"{name}: {eraser.__name__} asks for labels, which a network does not pass on")
-
-
-def named_module(model: nn.Module, name: str) -> nn.Module:
-    """Return a module by its name in `model.named_modules()`; raise ValueError for an unknown name."""
-    known = dict(model.named_modules())
-    if name not in known:
-        names = list(known)[1:]
-        more = " …" if len(names) > 7 else ""
-        raise ValueError(f"the network has no module {name!r}; it has {', '.join(names[:7])}{more}")
-    return known[name]
-
-
-def first_output(output: Any) -> Tensor:
-    """Return a module's output, or the first of several."""
-    return output if isinstance(output, Tensor) else output[0]
-
-
-def _changing(eraser: Eraser) -> Callable[[nn.Module, Any, Any], Any]:
-    def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        erased = eraser(first_output(output))
-        if isinstance(output, Tensor):
-            return erased
-        several = (erased, *output[1:])
-        return output._make(several) if hasattr(output, "_make") else type(output)(several)
-
-    return hook

@@ -1,5 +1,6 @@
 """The images of a source, cached where they are slow to load."""
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 
@@ -10,17 +11,24 @@ from erasure.datasets.class_subset import ClassSubset
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import fingerprint
 
+log = logging.getLogger(__name__)
+
+_MISSING = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # as words that missing labels become
+_MOST_NAMES = 5
+
 
 def raw_images(source: Source, cache: Cache) -> RawImages:
     """Return the source's images; a source that is slow to load is kept in the cache after the first time."""
     if isinstance(source, ClassSubset):
-        return source.restrict(raw_images(source.base, cache))
+        whole = raw_images(source.base, cache)
+        source.warn_of_other_numbers(whole.class_names)
+        return source.restrict(whole)
     if not source.slow_to_load:
-        return source.load()
+        return _loaded(source)
     key = raw_key(source)
 
     def build() -> Entry:
-        raw = source.load()
+        raw = _loaded(source)
         if raw_key(source) != key:
             raise ValueError(f"dataset {source.name} was changed while it was read: load it again")
         parts = {"train": raw.train} | ({} if raw.test is None else {"test": raw.test})
@@ -31,6 +39,31 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     images = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
     names = tuple(metadata.pop("class_names"))
     return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack fields with defaults
+
+
+def _loaded(source: Source) -> RawImages:
+    """Read the images, and warn of what may be a mistake in the data."""
+    raw = source.load()
+    counts = raw.train.labels.clamp(min=0).bincount(minlength=len(raw.class_names)).tolist()
+    classes = [*zip(raw.class_names, counts, strict=False)]  # other labels are an error of `splits`
+    if empty := [repr(name) for name, count in classes if count == 0]:
+        shown = ", ".join(empty[:_MOST_NAMES]) + (", …" if len(empty) > _MOST_NAMES else "")
+        log.warning("%s: %d of %d classes have no training example: %s", source.name, len(empty), len(classes), shown)
+    for name, count in classes:
+        if name in _MISSING:
+            log.warning("%s: class %r has %d training examples: are their labels missing?", source.name, name, count)
+    if raw.bounded:
+        train, test = ([] if part is None else _digests(part) for part in (raw.train, raw.test))
+        if repeated := len(train) - len({*train}) if raw.test is None else 0:
+            message = "%s: %d of %d images repeat an earlier one, and the splits may share them"
+            log.warning(message, source.name, repeated, len(train))
+        if shared := sum(map({*train}.__contains__, test)):
+            log.warning("%s: %d of %d test images are also training images", source.name, shared, len(test))
+    return raw
+
+
+def _digests(part: LabelledImages) -> list[int]:
+    return [hash(image.tobytes()) for image in part.images.numpy()]
 
 
 def packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:

@@ -20,9 +20,20 @@ with needs("images"):
 
 VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
 
+SUFFIXES = {  # of files that are read as images, in lower case
+    ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff",
+    ".webp",
+}  # fmt: skip
+
 _AT_ONCE = 1024  # images decoded in parallel
+_FORMATS = {  # which Pillow decodes itself; for others it may start programs (Ghostscript)
+    "AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "SGI", "TGA", "TIFF", "WEBP",
+}  # fmt: skip
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
 _ORIENTATION = 0x0112  # EXIF tag
+_PHOTOMETRIC, _SAMPLES_PER_PIXEL = 262, 277  # TIFF tags
+_ON_WHITE = "have transparent pixels, which were put on white"
+_FIRST_FRAME = "have several frames, of which the first is read"
 _SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
 _RESTARTS = range(0xD0, 0xD8)
 _AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
@@ -35,18 +46,24 @@ class _RefusedError(ValueError):
 
 
 def decode(
-    file: str | Path | bytes, where: str, *, size: int | None, channels: int, transparent: list[str] | None = None
+    file: str | Path | bytes,
+    where: str,
+    *,
+    size: int | None,
+    channels: int,
+    remarks: list[tuple[str, str]] | None = None,
 ) -> np.ndarray:
     """Decode one image file to pixels [H, W, C] uint8, rotated by its EXIF orientation.
 
     16-bit values lose their lower 8 bits; palettes, CMYK and YCbCr become colours; transparent pixels are put on white.
+    The first frame of an animation or of several pages is read. Colour profiles are not applied.
 
     Args:
         file: path, or the file's content.
         where: what to call it in messages.
         size: side in pixels to resize to; None to keep.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
-        transparent: takes `where` of an image that was put on white.
+        remarks: takes what was lost of an image, and `where`.
 
     Raises:
         ValueError: no image, or one that is damaged or cut short; values of no known range.
@@ -54,13 +71,15 @@ def decode(
     try:
         encoded = file if isinstance(file, bytes) else Path(file).read_bytes()
         _require_whole(encoded)
+        remarks = [] if remarks is None else remarks
         with Image.open(BytesIO(encoded)) as image:
+            if image.format != "MPO" and getattr(image, "is_animated", False):  # a camera's: previews, depth
+                remarks.append((_FIRST_FRAME, where))
             image.load()
             seen = _eight_bits(image)
             if seen.mode == "RGBA":
                 seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-                if transparent is not None:
-                    transparent.append(where)
+                remarks.append((_ON_WHITE, where))
             converted = seen.convert("RGB" if channels == 3 else "L")
         if size is not None:
             converted = converted.resize((size, size), Image.Resampling.BILINEAR)
@@ -74,8 +93,10 @@ def decode(
 
 
 def _require_whole(encoded: bytes) -> None:
-    """Raise for damage that a container shows and Pillow passes over."""
+    """Raise for a format that is not read, and for damage that a container shows and Pillow passes over."""
     with Image.open(BytesIO(encoded)) as image:
+        if image.format not in _FORMATS:
+            raise _RefusedError(f"is a file of format {image.format}, which is not read: save it as .png")
         if image.format == "PNG":
             image.verify()  # the chunks' checksums
         elif image.format == "JPEG":
@@ -107,6 +128,11 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
     if not sixteen and image.mode not in _MODES:
         raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")
+    tags = getattr(image, "tag_v2", {})
+    if (samples := tags.get(_SAMPLES_PER_PIXEL, 1)) > len(image.getbands()):
+        raise _RefusedError(f"has {samples} values per pixel: save it as grayscale or RGB")
+    if sixteen and tags.get(_PHOTOMETRIC) == 0:
+        raise _RefusedError("has 16 bits per value and 0 for white, which Pillow does not invert: save it as .png")
     if image.getexif().get(_ORIENTATION, 1) != 1:
         image = ImageOps.exif_transpose(image)
     if sixteen:
@@ -129,10 +155,10 @@ def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | N
         ValueError: no files, or images of different sizes.
     """
     parts: list[Tensor] = []
-    transparent: list[str] = []
+    remarks: list[tuple[str, str]] = []
 
     def read(file: tuple[str, str | Path | bytes]) -> np.ndarray:
-        return decode(file[1], file[0], size=size, channels=channels, transparent=transparent)
+        return decode(file[1], file[0], size=size, channels=channels, remarks=remarks)
 
     left, first = iter(files), ("", (0, 0))
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:  # filters are the whole process's, threads included
@@ -149,8 +175,7 @@ def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | N
             parts.append(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous())
     if not parts:
         raise ValueError("no images")
-    if transparent:
-        log.warning(
-            "%d images have transparent pixels, which were put on white: %s is one", len(transparent), min(transparent)
-        )
+    for what in sorted({what for what, _ in remarks}):
+        files_of = [where for other, where in remarks if other == what]
+        log.warning("%d images %s: %s is one", len(files_of), what, min(files_of))
     return torch.cat(parts)

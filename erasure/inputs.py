@@ -77,8 +77,8 @@ def values_per_example(x: Tensor, *z: Tensor) -> int:
     return x.shape[-1] if per_vector else x[:1].numel()
 
 
-def leading_shape(x: Tensor, dim: int) -> torch.Size:
-    """Return the shape of `x` without the axes that make up one example of `dim` values.
+def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
+    """Return the shape of `x`, which errors call `name`, without the axes that make up one example of `dim` values.
 
     Raises:
         ValueError: `x` has another number of values per example, or is complex.
@@ -89,10 +89,10 @@ def leading_shape(x: Tensor, dim: int) -> torch.Size:
         leading = x.shape[:1]
     else:
         raise ValueError(
-            f"x has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example, or [..., {dim}]"
+            f"{name} has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example, or [..., {dim}]"
         )
     if x.is_complex():
-        raise ValueError("x is complex: pass real and imaginary parts as separate coordinates")
+        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     return leading
 
 

@@ -5,13 +5,15 @@ A network's loss on a counterpart over its training says when it uses the statis
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from erasure.barycenter_search import factor_map
 from erasure.covariance_factor import CovarianceFactor
+from erasure.inputs import as_tensor, check_batch, values_per_example
 from erasure.moments import ClassMoments
 from erasure.polar import polar_factor
 
@@ -23,29 +25,33 @@ class Examples(NamedTuple):
     z: Tensor
 
 
-def counterpart(name: str, x: Tensor, z: Tensor, *, seed: int = 0) -> Examples:
+def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> Examples:
     """Draw a counterpart of a sample.
 
     - "order1": Gaussian, with the sample's class means and pooled within-class covariance.
     - "order2": Gaussian, with its class means and class covariances.
     - "independent": every coordinate is permuted within its class: class marginals stay, dependence goes.
-    - "swap": each example is moved to the mean and covariance of another class by the optimal transport map between
-      Gaussians, and takes that class's label. A covariance of lower rank is matched as closely as possible.
+    - "swap": each example is moved by the optimal transport map between Gaussians from the mean and covariance of its
+      class to those of another class, whose label it takes. A covariance of lower rank is matched as closely as
+      possible.
     - "quantile": each coordinate of an example is moved to its quantile in another class, whose label it takes.
 
-    Shared moments equal those of the sample to rounding: draws are whitened first.
+    Moments that "order1" and "order2" share equal those of the sample to rounding: draws are whitened first. "swap" and
+    "quantile" move a class as a whole to what they say; of more than two classes each gets parts of all others, which
+    differ from their wholes as samples do.
 
     Args:
         name: one of `COUNTERPARTS`.
-        x: examples [n, ...], real.
-        z: integer labels [n] in 0..k-1; every class that occurs has at least two examples.
+        x: examples [n, ...], floating, or vectors [..., d] with a label for each.
+        z: integer labels [n] in 0..k-1, or [...] of vectors; every class that occurs has at least two examples.
         seed: of the draw; results are reproducible on a device.
 
     Returns:
         As many examples as the sample has, in the dtype and on the device of x; labels on that of z.
 
     Raises:
-        ValueError: an unknown name, a class of one example, or one class alone where another is needed.
+        ValueError: an unknown name, examples that are integers or not finite, labels that do not match, a class of one
+            example, or one class alone where another is needed.
 
     Example:
         >>> import torch
@@ -58,7 +64,13 @@ def counterpart(name: str, x: Tensor, z: Tensor, *, seed: int = 0) -> Examples:
     """
     if name not in COUNTERPARTS:
         raise ValueError(f"counterpart={name!r}: choose from {', '.join(COUNTERPARTS)}")
-    present, counts = z.unique(return_counts=True)
+    x, z = as_tensor(x, "x"), as_tensor(z, "z")
+    rows, labels = check_batch(x, z, values_per_example(x, z), max(2, int(z.long().max()) + 1 if z.numel() else 0))
+    assert labels is not None
+    if not rows.is_floating_point() or not rows.isfinite().all():
+        problem = "values that are not finite" if rows.is_floating_point() else f"integers ({x.dtype})"
+        raise ValueError(f"x holds {problem}: a counterpart is drawn in its dtype; pass finite floating numbers")
+    present, counts = labels.unique(return_counts=True)
     if int(counts.min()) < 2:
         raise ValueError(
             f"class {int(present[counts.argmin()])} has one example: a counterpart needs two of each class"
@@ -66,8 +78,9 @@ def counterpart(name: str, x: Tensor, z: Tensor, *, seed: int = 0) -> Examples:
     if name in ("swap", "quantile") and len(present) < 2:
         raise ValueError(f"counterpart={name!r} moves examples to another class, but there is only one")
     generator = torch.Generator().manual_seed(seed)
-    flat, labels = COUNTERPARTS[name](x.flatten(1).double(), z.to(x.device), generator)
-    return Examples(flat.to(x.dtype).view(x.shape), labels.to(z.device))
+    drawn, targets = COUNTERPARTS[name](rows.double(), labels.to(x.device), generator)
+    shape = z.shape if z.numel() == len(rows) else labels.shape  # of one-hot labels, the integers
+    return Examples(drawn.to(x.dtype).view(x.shape), targets.to(z.device).view(shape))
 
 
 def _order1(x: Tensor, z: Tensor, generator: torch.Generator) -> Examples:

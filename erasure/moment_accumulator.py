@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.inputs import Array, check_batch
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
@@ -38,6 +39,7 @@ class Accumulator:
             raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
         self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
+        self._epsilon = torch.finfo(precision).eps
         self._sizes = [0] * num_classes
         # Far from zero a mean is rounded by more than examples differ. Sums are taken about one example of each class,
         # from which the others differ exactly. 8-bit images have exact sums, and are summed about zero.
@@ -57,6 +59,11 @@ class Accumulator:
         """Class counts n_j as Python integers, without synchronising the device."""
         self._settle()
         return self._sizes
+
+    @property
+    def epsilon(self) -> float:
+        """Relative precision of the least precise examples, that of float64 or `precision` at best."""
+        return self._epsilon
 
     @property
     def means(self) -> Tensor:
@@ -80,6 +87,7 @@ class Accumulator:
         self._settle()
         return self._scatters
 
+    @without_autocast
     def update(self, x: Array, z: Any) -> Self:
         """Add a batch of examples and their labels.
 
@@ -96,6 +104,7 @@ class Accumulator:
         rows, labels = check_batch(x, z, self.dim, self.num_classes)
         assert labels is not None
         labels = labels.to(self._offsets.device)
+        self.note_precision(rows.dtype)
         if rows.dtype == torch.uint8:
             zero = self._offsets.new_zeros(self.dim)
             for j in labels.unique().tolist():
@@ -106,6 +115,11 @@ class Accumulator:
             j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
             raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
         return self.add_rows(rows.detach(), labels)
+
+    def note_precision(self, dtype: torch.dtype) -> None:
+        """Take note that examples are of this dtype, for `epsilon`."""
+        if dtype.is_floating_point:
+            self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
     def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
         """Add checked examples [n, d] with labels [n]; small batches are copied and collected."""
@@ -119,6 +133,7 @@ class Accumulator:
             self._settle()
         return self
 
+    @without_autocast
     def _settle(self) -> None:
         """Add the collected batches to the sums."""
         if not self._waiting:
@@ -177,6 +192,7 @@ class Accumulator:
         """
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
+        self._epsilon = max(self._epsilon, other._epsilon)
         if self.pooled:
             self.scatters.add_(other.scatters.to(self._scatters))
         self._settle()
@@ -203,13 +219,17 @@ class Accumulator:
         else:
             self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
         dist.all_reduce(self._scatters, group=group)
+        epsilon = sizes.new_tensor(self._epsilon)
+        dist.all_reduce(epsilon, dist.ReduceOp.MAX, group=group)
+        self._epsilon = float(epsilon)
         self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors by name, collected batches included: class means are `origins` + `offsets`."""
         sizes = torch.tensor(self.sizes)  # adds the batches that wait
-        return {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
+        moments = {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
+        return moments | {"epsilon": torch.tensor(self._epsilon, dtype=torch.float64)}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
         """Load the tensors of a `state_dict` of the same sizes.
@@ -217,11 +237,12 @@ class Accumulator:
         Raises:
             ValueError: a tensor is missing, or has another shape.
         """
+        tensors = {"epsilon": torch.tensor(0.0, dtype=torch.float64)} | dict(tensors)  # files of 0.3.0 have none
         for name, expected in self.state_dict().items():
             if name not in tensors or tensors[name].shape != expected.shape:
                 stored = list(tensors[name].shape) if name in tensors else "missing"
                 raise ValueError(f"moments of {self._described}: {name} is {stored}, expected {list(expected.shape)}")
-        self._sizes = tensors["sizes"].tolist()
+        self._sizes, self._epsilon = tensors["sizes"].tolist(), max(self._epsilon, float(tensors["epsilon"]))
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64) for name in ("origins", "offsets", "scatters")
         )

@@ -7,15 +7,18 @@ products of those tensors are needed (`erasure.hermite`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
+from erasure.inputs import as_tensor, check_batch, leading_shape, values_per_example
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
 _ROUNDS = 12
+_NOT_FINITE = "x holds values that are not finite (NaN or infinity): clean the data first"
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit a core's cache
 
 
@@ -70,6 +73,8 @@ class Whitening:
     def fit(cls, x: Tensor, r: int) -> Self:
         """Estimate shares and errors from examples [n, d]; see `of`."""
         centred = x.double() - (mean := x.double().mean(0))
+        if not mean.isfinite().all():
+            raise ValueError(_NOT_FINITE)
         return cls.of(mean, centred.T @ centred / len(x), r)
 
     @classmethod
@@ -100,10 +105,10 @@ class Whitening:
 
 
 def order_spectrum(
-    x: Tensor,
-    z: Tensor,
+    x: Tensor | np.ndarray,
+    z: Any,
     *,
-    reference: Tensor | None = None,
+    reference: Tensor | np.ndarray | None = None,
     whitening: Whitening | None = None,
     directions: Sequence[int] = (10, 30, 100),
     orders: int = 4,
@@ -117,9 +122,9 @@ def order_spectrum(
     unbiased share is then -(k - 1)/n or so, far below what shuffling gives. Ask on a split that it was not fitted on.
 
     Args:
-        x: examples [n, ...], real.
-        z: integer labels [n] in 0..k-1, at least 3 examples of each class that is there.
-        reference: what x is whitened by, [m, ...], e.g. the training split of which x is the test split; x by default.
+        x: examples [n, ...], real, or vectors [..., d] with a label for each, as hidden states [batch, tokens, d].
+        z: integer labels [n] in 0..k-1, or [...] of vectors; at least 3 examples of each class that is there.
+        reference: what x is whitened by, e.g. the training split of which x is the test split; x by default.
         whitening: a fitted whitening instead.
         directions: of largest variance; more than the rank are cut down to it.
         orders: highest order.
@@ -128,7 +133,8 @@ def order_spectrum(
         seed: of permutations and the sample.
 
     Raises:
-        ValueError: a class of fewer than 3 examples, or nothing that varies.
+        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, or nothing
+            that varies.
 
     Example:
         Classes that differ in their variances only:
@@ -147,11 +153,18 @@ def order_spectrum(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(len(x), generator=generator)[:most].sort().values
-    x, z = x.flatten(1), z.to(x.device)
+    x, z = as_tensor(x, "x"), as_tensor(z, "z")
+    dim = values_per_example(x, z) if whitening is None else len(whitening.centre)
+    rows, labels = check_batch(x, z, dim, max(2, int(z.long().max()) + 1 if z.numel() else 0))
+    assert labels is not None
+    chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values.to(rows.device)
     if whitening is None:
-        whitening = Whitening.fit(x if reference is None else reference.flatten(1), max(directions))
-    x, z = whitening(x[chosen.to(x.device)]), z[chosen.to(x.device)]
+        fitted_to = x if reference is None else as_tensor(reference, "reference")
+        leading = leading_shape(fitted_to, dim, "x" if reference is None else "reference")
+        whitening = Whitening.fit(fitted_to.reshape(leading.numel(), dim), max(directions))
+    x, z = whitening(rows[chosen]), labels.to(rows.device)[chosen]
+    if not x.isfinite().all():
+        raise ValueError(_NOT_FINITE)
     classes, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
     if len(classes) < 2 or int(counts.min()) < 3:

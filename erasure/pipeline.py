@@ -15,6 +15,7 @@ from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.few_examples import few_examples
 from erasure.fitting_device import fitting_device
 from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.inputs import by_rows
@@ -58,6 +59,16 @@ class ErasedDataset:
         c, h, w = self.splits["train"].images.shape[1:]
         return c, h, w
 
+    @property
+    def dim(self) -> int:
+        """Number of values of an example."""
+        return math.prod(self.example_shape)
+
+    @property
+    def smallest_class(self) -> int:
+        """Number of training examples of the smallest class."""
+        return int(self.splits["train"].labels.bincount().min())
+
     def pixels(self, images: Tensor) -> Tensor:
         """Return images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
         return images if self.scaling is None else self.scaling.undo(images)
@@ -93,10 +104,20 @@ def erased_dataset(
         BrokenGuaranteeError: the erased training split does not have the moments that the eraser promises.
     """
     request = _Request(source, eraser, options, dtype, left_out)
+    built = False
+
+    def build() -> Entry:
+        nonlocal built
+        built = True
+        return _build(request, cache, torch.device(device))
+
     with shown_progress():
-        tensors, metadata = cache.fetch(request.key, lambda: _build(request, cache, torch.device(device)))
+        tensors, metadata = cache.fetch(request.key, build)
+    parts = unpacked(tensors, metadata["certificate"])
+    if not built:
+        _warn_of_few(request, parts["train"])
     return ErasedDataset(
-        splits=unpacked(tensors, metadata["certificate"]),
+        splits=parts,
         class_names=tuple(metadata["class_names"]),
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
         channel_mean=tensors["channel_mean"],
@@ -136,6 +157,7 @@ def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
         mask = torch.ones(len(originals["train"]), dtype=torch.bool)
         mask[left_out] = False
         originals |= {"train": originals["train"][mask], "apart": originals["train"][left_out]}
+    _warn_of_few(request, originals["train"])
     device = fitting_device(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
@@ -175,6 +197,17 @@ def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     described = {name: asdict(certificate) for name, certificate in certificates.items()}
     return tensors, {"class_names": list(raw.class_names), "certificate": described}
+
+
+def _warn_of_few(request: _Request, train: LabelledImages) -> None:
+    """Warn of training images that are too few for the eraser, with what to do about it."""
+    shape, order, smallest = train.images.shape[1:], request.eraser.erased_order, int(train.labels.bincount().min())
+    if said := few_examples(len(train), smallest, shape.numel(), order):
+        enough = math.isqrt(
+            ((smallest if order >= 2 else len(train)) - 1) // shape[0]
+        )  # side of images of fewer values
+        sized = f"smaller images (dataset.size={enough}) or " if hasattr(request.source, "size") and enough >= 4 else ""
+        log.warning("%s; take %smore of them", said, sized)
 
 
 def _statistics(

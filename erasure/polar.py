@@ -28,6 +28,9 @@ def polar_factor(matrix: Tensor) -> Tensor:
 
     Returns:
         U, [..., r, s]; orthonormal columns if r >= s, orthonormal rows if r < s.
+
+    Raises:
+        ValueError: not a matrix of real floating numbers, or values that are not finite.
     """
     return orthonormalise(_qdwh(matrix, single=False))
 
@@ -42,8 +45,13 @@ def rough_polar_factor(matrix: Tensor) -> Tensor:
 
 
 def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
+    if matrix.ndim < 2 or matrix.dtype not in (torch.float32, torch.float64):
+        about = f"shape {list(matrix.shape)} and dtype {matrix.dtype}"
+        raise ValueError(f"the matrix has {about}: a polar factor is that of [..., r, s] in float64 or float32")
     if matrix.shape[-2] < matrix.shape[-1]:
         return _qdwh(matrix.mT, single=single).mT
+    if not matrix.numel():  # a covariance of rank 0 has a factor without columns
+        return matrix.float() if single else matrix
     x = matrix / _norm_bound(matrix)
     lower, extra = _SMALLEST, 0
     while extra <= _EXTRA_STEPS:
@@ -68,6 +76,8 @@ def orthonormalise(x: Tensor) -> Tensor:
     """
     if x.shape[-2] < x.shape[-1]:
         return orthonormalise(x.mT).mT
+    if not x.numel():
+        return x
     rounding = 4 * torch.finfo(x.dtype).eps
     for _ in range(_SERIES_PASSES):
         excess = _excess(x)
@@ -124,7 +134,10 @@ def _halley_step(x: Tensor, a: float, b: float, c: float) -> Tensor:
     """X (aI + b XᵀX)(I + c XᵀX)⁻¹ by one Cholesky factor."""
     shifted = gram(x).mul_(c)
     shifted.diagonal(dim1=-2, dim2=-1).add_(1)
-    factor = torch.linalg.cholesky(shifted)
+    try:
+        factor = torch.linalg.cholesky(shifted)
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]; I + c XᵀX of finite values has a factor
+        raise ValueError("the matrix holds values that are not finite (NaN or infinity)") from None
     solved = torch.cholesky_solve(x.mT, factor).mT
     return solved.mul_(a - b / c).add_(x, alpha=b / c)
 

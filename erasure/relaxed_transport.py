@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure.polar import gram
+from erasure.transport import as_covariances
 
 _PAIRS = 10  # steps that L-BFGS remembers
 _PATIENCE = 20  # rounds without a smaller gap before rounding is taken to allow no more
@@ -49,8 +50,21 @@ def relaxed_transport_map(
 
     Returns:
         A, [d, d], symmetric positive definite, in the precision of Σ.
+
+    Raises:
+        ValueError: a matrix that is no covariance (`erasure.transport.as_covariances`), or a weight below 0.
     """
-    values, vectors = (part.to(source) for part in target)
+    source = as_covariances(source, "source")
+    values, vectors = target
+    if len(as_covariances(vectors * values @ vectors.mT, "target")) != len(source):
+        raise ValueError(
+            f"target is of {len(values)} coordinates, source of {len(source)}: give those of the same data"
+        )
+    if not 0 <= weight < float("inf"):
+        raise ValueError(f"weight={weight}: a finite number, not negative")
+    values, vectors = values.to(source), vectors.to(source)
+    if not source.any():  # every map is the least
+        return torch.eye(len(source)).to(source)
     dual = _Dual(vectors.T @ source @ vectors, values, weight)
     return vectors @ dual.climbed(tolerance, max_rounds) @ vectors.T
 

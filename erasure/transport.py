@@ -7,22 +7,68 @@ factor U give the distance W₂(a, b) = min_U ‖F_a U - F_b‖ and the map, whe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 from erasure.barycenter_search import Search, align, factor_map
 from erasure.covariance_factor import CovarianceFactor
+from erasure.inputs import as_tensor
 from erasure.polar import polar_factor
+
+_LEAST_EPS = 1e-11  # assumed precision of float64 covariances: they may have been computed in float32
 
 
 class NotConvergedError(RuntimeError):
     """A barycenter that did not reach the tolerance within the allowed rounds."""
 
 
-def transport_map(source: Tensor, target: Tensor) -> Tensor:
+def as_covariances(values: Any, name: str) -> Tensor:
+    """Return covariances as a tensor in their floating dtype, once they are known to be covariances.
+
+    Rounding may make them asymmetric, and eigenvalues negative, by the square root of the dtype's precision in
+    coordinates of unit variance, or by its precision times 32 d relative to the matrix.
+
+    Args:
+        values: [..., d, d], a tensor or an array.
+        name: what an error calls them.
+
+    Raises:
+        ValueError: not square, complex, not finite, asymmetric, or with a negative eigenvalue.
+    """
+    matrices = as_tensor(values, name)
+    if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or not matrices.numel():
+        raise ValueError(f"{name} has shape {list(matrices.shape)}: covariances are square matrices, [..., d, d]")
+    if matrices.is_complex():
+        raise ValueError(f"{name} is complex: a covariance of real coordinates is real; pass {name}.real if it is")
+    matrices = matrices if matrices.is_floating_point() else matrices.double()
+    eps = max(torch.finfo(matrices.dtype).eps, _LEAST_EPS)
+    every = matrices.detach().reshape(-1, *matrices.shape[-2:])
+    for i, matrix in enumerate(every):
+        if problem := _problem(matrix.double(), eps):
+            raise ValueError(f"{name if len(every) == 1 else f'{name}, matrix {i},'} {problem}")
+    return matrices
+
+
+def _problem(matrix: Tensor, eps: float) -> str | None:
+    """Say why a matrix [d, d] is no covariance; None if it is one."""
+    if not matrix.isfinite().all():
+        return "holds values that are not finite (NaN or infinity): clean the data that it was computed from"
+    std, floor = matrix.diagonal().clamp(min=0).sqrt(), 32 * len(matrix) * eps * float(matrix.norm())
+    if ((matrix - matrix.T).abs() > eps**0.5 * std * std[:, None] + floor).any():
+        return "is not symmetric: a covariance equals its transpose; pass (A + A.T) / 2 if that is meant"
+    lifted = matrix + (eps**0.5 * std.square() + (floor or 1.0)).diag()
+    if torch.linalg.cholesky_ex(lifted).info:
+        least = float(torch.linalg.eigvalsh(matrix)[0])
+        return f"has the eigenvalue {least:.3g}: no covariance has a negative one; pass x.T @ x / n of centred rows x"
+    return None
+
+
+def transport_map(source: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
     """Return the optimal linear map A between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
 
     The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5). Differentiable
@@ -36,18 +82,22 @@ def transport_map(source: Tensor, target: Tensor) -> Tensor:
         A, [..., d, d] float64; symmetric positive semi-definite if the source has full rank.
 
     Raises:
-        ValueError: a target of higher rank than its source: no map can make variance out of none.
+        ValueError: matrices that are no covariances (`as_covariances`), or a target of higher rank than its source: no
+            map can make variance out of none.
     """
-    return _pairwise(_Map, source, target)
+    return _pairwise(_Map, source=source, target=target)
 
 
-def bures_distance(first: Tensor, second: Tensor) -> Tensor:
+def bures_distance(first: Tensor | np.ndarray, second: Tensor | np.ndarray) -> Tensor:
     """2-Wasserstein distance between centred Gaussians (Bures distance), [...] for covariances [..., d, d].
 
     Not squared. Accurate for near-equal covariances: no difference of traces is taken. Differentiable where both have
     full rank; the backward pass raises ValueError elsewhere.
+
+    Raises:
+        ValueError: matrices that are no covariances (`as_covariances`).
     """
-    return _pairwise(_Distance, first, second)
+    return _pairwise(_Distance, first=first, second=second)
 
 
 @dataclass(frozen=True)
@@ -65,26 +115,30 @@ class Barycenter:
 
 
 def barycenter(
-    covariances: Tensor, weights: Tensor | None = None, *, tolerance: float = 1e-16, max_rounds: int = 200
+    covariances: Tensor | np.ndarray, weights: Any = None, *, tolerance: float = 1e-16, max_rounds: int = 200
 ) -> Barycenter:
     """Bures-Wasserstein barycenter: S with S = Σ λ_j (S^½ Σ_j S^½)^½ (Lemma 2.4), the least Σ λ_j W₂²(Σ_j, S).
 
     Args:
         covariances: [k, d, d].
-        weights: λ, [k], not negative; normalised to sum to one; equal by default.
+        weights: λ, [k] numbers, not negative; normalised to sum to one; equal by default.
         tolerance: excess of the objective to stop at, relative to the variance. At its least the objective is flat:
             S itself is off by about the root, a hundred-millionth of its size by default, and by 1e-4 to 1e-5 at 1e-9.
             The default is the least that rounding allows even at condition numbers of 1e10.
         max_rounds: rounds allowed; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
 
     Raises:
-        ValueError: weights that are negative or all zero, or a covariance without variance.
+        ValueError: matrices that are no covariances (`as_covariances`), or weights that are negative or all zero.
         NotConvergedError: the tolerance is not met within the rounds.
     """
+    covariances = as_covariances(covariances, "covariances")
+    if covariances.ndim != 3:
+        raise ValueError(f"covariances has shape {list(covariances.shape)}: expected one per class, [k, d, d]")
     k = len(covariances)
-    weights = torch.full((k,), 1 / k, dtype=torch.float64) if weights is None else weights.double()
-    if weights.shape != (k,) or not bool((weights >= 0).all()) or not float(weights.sum()) > 0:
+    weights = torch.ones(k) if weights is None else as_tensor(weights, "weights")
+    if weights.shape != (k,) or weights.is_complex() or not bool((weights >= 0).all()) or not 0 < weights.sum() < inf:
         raise ValueError(f"weights={weights.tolist()}: need {k} numbers, none negative, not all zero")
+    weights = weights.double()
     used = weights.nonzero().squeeze(1).tolist()
     shares = (weights / weights.sum())[used]
     matrices = torch.stack([covariances[j].double() for j in used])
@@ -95,9 +149,11 @@ def barycenter(
         Search(tolerance, max_rounds, polar_factor),
     )
     if not alignment.excess[-1] <= tolerance:
+        excess = alignment.excess[-1]
+        above = f"is still about {excess:.1e}" if excess < inf else "is an unknown share"  # no estimate after one round
         raise NotConvergedError(
-            f"after {max_rounds} rounds the barycenter is still about {alignment.excess[-1]:.1e} of the variance above "
-            f"the least transport cost, tolerance={tolerance:g}: allow more rounds or a larger tolerance"
+            f"after {max_rounds} rounds the barycenter {above} of the variance above the least transport cost, "
+            f"tolerance={tolerance:g}: allow more rounds or a larger tolerance"
         )
     return Barycenter(alignment.root @ alignment.root.T, alignment.excess)
 
@@ -157,9 +213,16 @@ class _Distance(Function):
         return scale * (one - transport_map(first, second)), scale * (one - transport_map(second, first))
 
 
-def _pairwise(function: type[Function], first: Tensor, second: Tensor) -> Tensor:
-    """Apply a function of two covariances [d, d] to all pairs of a broadcast batch."""
-    first, second = torch.broadcast_tensors(first.double(), second.double())
+def _pairwise(function: type[Function], **covariances: Any) -> Tensor:
+    """Apply a function of two covariances [d, d], given by name, to all pairs of a broadcast batch."""
+    given = {name: as_covariances(values, name).double() for name, values in covariances.items()}
+    try:
+        first, second = torch.broadcast_tensors(*given.values())
+    except RuntimeError:
+        shapes = " and ".join(f"{name} {list(values.shape)}" for name, values in given.items())
+        raise ValueError(
+            f"{shapes} do not match: give covariances of the same coordinates, one for each pair"
+        ) from None
     batch, d = first.shape[:-2], first.shape[-1]
     pairs = zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True)
     results = torch.stack([function.apply(a, b) for a, b in pairs])

@@ -332,7 +332,9 @@ def _carry_out(
         timing = replace(computed.pop("timing", Timing()), seconds=seconds, started=started)
         # "verb": the command's key in result.json, see `harness.result`
         about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}
-        about |= {"certificate": dict(prepared.dataset.certificate), "versions": versions(job.device)}
+        dataset = prepared.dataset
+        about |= {"certificate": dict(dataset.certificate), "versions": versions(job.device)}
+        about |= {"dim": dataset.dim, "smallest_class": dataset.smallest_class}
         result = result_of({**about, **prepared.described, **computed, "timing": timing})
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
         logger.result(result)

@@ -26,6 +26,10 @@ class Result(Part):
 
     Every list outside `config`, `seeds`, `summaries` and `certificate` is taken to hold one entry per seed, also in
     nested parts; the exception is `curve`, whose points hold such lists (`per_seed`).
+
+    Attributes:
+        dim: values of an example.
+        smallest_class: training examples of the smallest class.
     """
 
     command: str
@@ -40,6 +44,8 @@ class Result(Part):
     versions: dict[str, str]
     code: dict[str, int | str] = field(default_factory=dict)
     curves_checksum: str | None = None
+    dim: int | None = None
+    smallest_class: int | None = None
     version: int = VERSION
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ class Endings(Part):
         epochs: trained.
         best_epoch: of the lowest validation loss, whose weights are kept.
         untrained: whether the weights that were kept are the initial ones.
-        plateau_epochs: before the training loss fell below the label entropy, None where it never did.
+        plateau_epochs: before the training loss fell below 0.99 of the label entropy, None where it never did.
         left_plateau: whether it did. A training that did not was stopped before it had learnt anything: its loss says
             nothing about what it can learn. One that did and is untrained learnt its training examples, and nothing
             that holds for others.

@@ -63,7 +63,7 @@ class Difference:
         p_value: two-sided, of Student's t with S - 1 degrees of freedom; not a number for one seed. `holm` corrects it
             for the others in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
-        seeds: how many.
+        seeds: how many, those that both have.
     """
 
     mean: float
@@ -90,6 +90,7 @@ class Difference:
             "significant": self.significant,
             "backfires": self.below,
             "error_over_examples": self.test_error,
+            "paired_seeds": self.seeds,
         }
 
     def __str__(self) -> str:

@@ -117,7 +117,7 @@ def block_code(
     Raises:
         ValueError: sizes that do not fit the data.
     """
-    sizes = chunk_sizes(len(engine.data["train"]), settings) if sizes is None else sizes
+    sizes = chunk_sizes(len(engine.data["train"]), settings, num_classes) if sizes is None else sizes
     progress = TrainingProgress(sizes, engine.settings)
     parts: dict[int, SizeTrained] = {}
     indices = range(len(sizes) if len(engine.data["test"]) else len(sizes) - 1)

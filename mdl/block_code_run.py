@@ -13,7 +13,7 @@ from harness.run_directory import Run
 from mdl.block_code import OnFinal, SizeTrained, block_code, in_order, num_fitted, train_size
 from mdl.coded_result import log_point, log_summary
 from mdl.settings import MdlConfig
-from mdl.training_sizes import chunk_sizes
+from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
 from train.ensemble import Scores
@@ -28,7 +28,11 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    chunk_sizes(len(split_positions(job)["train"]), job.config.mdl)
+    labels, settings = split_positions(job)["train"].labels, job.config.mdl
+    k = len(labels.unique())
+    sizes = chunk_sizes(len(labels), settings, k)
+    if settings.code == "blocks":  # the other scores a network that it trains on all
+        warn_of_few(sizes, k)
     return prepared_training.load(job)
 
 
@@ -63,7 +67,7 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
 def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
     """Train the sizes that no other process is training; return whether all sizes are trained afterwards."""
     settings, engine = prepared.job.config.mdl, Engine.of_run(prepared, run)
-    sizes = chunk_sizes(len(engine.data["train"]), settings)
+    sizes = chunk_sizes(len(engine.data["train"]), settings, prepared.num_classes)
     with Display(run.id) as display:
         for i in in_order(range(len(sizes)), settings):
             name = str(sizes[i])

@@ -209,7 +209,7 @@ def codelength(
     """
     z, classes = class_positions(y)
     images, k, seeds = as_images(x, len(z)), len(classes), require_seeds(seeds)
-    sizes, blocks = _sizes(sizes, len(z), "prefix" if validation is None else "given")
+    sizes, blocks = _sizes(sizes, len(z), k, "prefix" if validation is None else "given")
     parts = {"train": LabelledImages(images, z)} | {
         name: LabelledImages(images[:0], z[:0]) if given is None else other_examples(given, images, classes, name)
         for name, given in (("validation", validation), ("test", test))
@@ -236,14 +236,16 @@ def codelength(
     return Codelength(name, [*seeds], sizes, k, total_bits, bits.double().numpy(), label_entropy_bits(z), curve)
 
 
-def _sizes(sizes: int | Sequence[int] | None, n: int, validation: str) -> tuple[Sequence[int], MdlSettings]:
+def _sizes(
+    sizes: int | Sequence[int] | None, n: int, num_classes: int, validation: str
+) -> tuple[Sequence[int], MdlSettings]:
     """Return training sizes, and the settings of the block code."""
     options = preset("mdl", "default") | {"validation": validation}
     if isinstance(sizes, int):
         options["num_chunks"] = sizes
     settings = check("mdl.", options, MdlSettings)
     if sizes is None or isinstance(sizes, int):
-        return chunk_sizes(n, settings), settings
+        return chunk_sizes(n, settings, num_classes), settings
     sizes = [*sizes]
     if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
         raise ValueError(f"sizes={sizes}: need two or more, ascending, the last all {n} examples")

@@ -209,8 +209,9 @@ def load(job: Job[MdlConfig]) -> PreparedKernel:
     Raises:
         ValueError: training sizes that do not fit, or a kernel that memory does not hold.
     """
-    sizes = {name: len(part) for name, part in split_positions(job).items()}
-    chunk_sizes(sizes["train"], job.config.mdl)
+    where = split_positions(job)
+    sizes = {name: len(part) for name, part in where.items()}
+    chunk_sizes(sizes["train"], job.config.mdl, len(where["train"].labels.unique()))
     dataset = erased(job)
     data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
     kernel = Target(job.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
@@ -248,7 +249,7 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
-    sizes = chunk_sizes(len(prepared.data["train"]), prepared.job.config.mdl)
+    sizes = chunk_sizes(len(prepared.data["train"]), prepared.job.config.mdl, prepared.num_classes)
 
     def step(name: str, compute: Callable[[], SeedCoded]) -> SeedCoded:
         return parsed(SeedCoded, run.step(name, lambda: as_json(compute())))

@@ -31,7 +31,7 @@ from harness.run_directory import Run
 from mdl.coded_result import logged_result
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
-from mdl.training_sizes import rounded_sizes
+from mdl.training_sizes import rounded_sizes, warn_of_few
 from models.classifier import Classifier, count_parameters
 from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
@@ -99,7 +99,8 @@ def load(job: Job[MdlConfig]) -> PublishedData:
         ValueError: training sizes that do not fit; before anything is fitted.
     """
     names, where = ("train", "validation"), split_positions(job)
-    rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl)
+    k = len(where["train"].labels.unique())
+    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl, k), k)
     dataset, dtype = erased(job), getattr(torch, job.config.train.precision)
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)
@@ -116,7 +117,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
         the online code's length, estimated with the losses on the test part.
     """
     seeds, settings = data.job.config.seeds, data.settings
-    sizes = rounded_sizes(data.train_size, data.job.config.mdl)
+    sizes = rounded_sizes(data.train_size, data.job.config.mdl, len(data.dataset.class_names))
     short = [n for n in sizes[:-1] if settings.max_epochs * math.ceil(n / settings.batch_size) < settings.warmup_steps]
     if short:
         log.warning(

@@ -36,7 +36,7 @@ _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
     settings, splits = prepared.job.config.mdl, prepared.data
-    sizes = chunk_sizes(len(splits["train"]), settings)
+    sizes = chunk_sizes(len(splits["train"]), settings, prepared.num_classes)
     engine, codes = Engine.of_run(prepared, run), list[ReplayCode]()
     stack, seeds = engine.stacking.stack, prepared.seeds
     with Display(run.id) as display:

@@ -29,7 +29,8 @@ class MdlSettings:
 
     Args:
         num_chunks: number m >= 2 of training sizes.
-        min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
+        min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less, and at
+            least 10 examples or one per class.
         order: in which the sizes are trained, smallest or largest first; results are the same.
         validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
             tenth of the prefix, which is paid for, and not trained on.

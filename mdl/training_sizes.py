@@ -1,18 +1,27 @@
 """The training sizes of the curve: parts that grow geometrically."""
 
 import itertools
+import logging
 import math
+from collections.abc import Sequence
 
+from harness.few_labels import FIRST_SIZE_SHARE, LEAST_FIRST_SIZE, few_labels
 from mdl.settings import MdlSettings
 
+log = logging.getLogger(__name__)
+
 _MIN_CHUNK = 1024  # ours: the paper's text states none
-_MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at 1,024
 
 
-def chunk_sizes(total: int, settings: MdlSettings) -> list[int]:
+def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:
     """Return training sizes n_1 < ... < n_m = total; the parts form a geometric series from n_1 on.
 
     The parts are rounded down and the last takes what is left, so that they never shrink.
+
+    Args:
+        total: number of training examples.
+        settings: number of parts, and the first if it is chosen.
+        num_classes: k; by default the first part has at least k examples, and at least 10.
 
     Raises:
         ValueError: sizes that do not fit the dataset; says which would.
@@ -20,7 +29,7 @@ def chunk_sizes(total: int, settings: MdlSettings) -> list[int]:
     m = settings.num_chunks
     first = settings.min_chunk
     if first is None:
-        first = max(1, min(_MIN_CHUNK, total // _MIN_CHUNK_SHARE))
+        first = max(min(_MIN_CHUNK, total // FIRST_SIZE_SHARE), LEAST_FIRST_SIZE, num_classes)
     if m * first > total:
         remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, 1))
         raise ValueError(
@@ -39,7 +48,7 @@ def chunk_sizes(total: int, settings: MdlSettings) -> list[int]:
     return [sum(parts[: i + 1]) for i in range(m)]
 
 
-def rounded_sizes(total: int, settings: MdlSettings) -> list[int]:
+def rounded_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:
     """Return training sizes whose parts are the geometric series' rounded to the nearest integers that sum to `total`.
 
     As in the paper's code: what rounding down leaves goes to the parts with the largest remainders. `chunk_sizes` gives
@@ -48,7 +57,7 @@ def rounded_sizes(total: int, settings: MdlSettings) -> list[int]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    first = chunk_sizes(total, settings)[0]
+    first = chunk_sizes(total, settings, num_classes)[0]
     ratio = _ratio(total / first, settings.num_chunks)
     exact = [first * ratio**i for i in range(settings.num_chunks)]
     parts = [math.floor(part) for part in exact]
@@ -56,6 +65,12 @@ def rounded_sizes(total: int, settings: MdlSettings) -> list[int]:
     for i in largest_remainders[: total - sum(parts)]:
         parts[i] += 1
     return list(itertools.accumulate(parts))
+
+
+def warn_of_few(sizes: Sequence[int], num_classes: int) -> None:
+    """Warn where the smallest training size, or all labels, are too few for codelengths to say much."""
+    if said := few_labels(sizes, num_classes):
+        log.warning("training sizes %s: %s; take more examples", ", ".join(map(str, sizes)), said)
 
 
 def _ratio(sum_of_powers: float, m: int) -> float:

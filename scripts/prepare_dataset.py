@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from conf.command_process import exit_code
 from conf.compose import composed
@@ -17,6 +18,7 @@ from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
 from erasure.splits import splits
 from erasure.store.cache import Cache
+from harness.untrusted_runs import printable
 from scripts.cache import size
 from train.settings import TrainConfig
 
@@ -72,14 +74,15 @@ def print_summary(source: Source, raw: RawImages, cache: Cache, seconds: float) 
         path = cache.path(raw_key(source))
         stored = f"{path}, {size(path.stat().st_size)}"
     examples = f"vectors of {c} values" if h == w == 1 else f"images, {c}×{h}×{w}"
-    print(f"{source.name}: {n:,} {examples}, {len(raw.class_names)} classes, ready in {seconds:.1f} s\n{stored}")
+    ready = f"{len(raw.class_names)} classes, ready in {seconds:.1f} s"
+    print(f"{printable(source.name)}: {n:,} {examples}, {ready}\n{stored}")
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("class", "all")
     for name, part in parts.items():
         table.add_column(name, f"{len(part):,}", justify="right")
     counts = [part.labels.bincount(minlength=len(raw.class_names)).tolist() for part in parts.values()]
     for label, row in zip(raw.class_names, zip(*counts, strict=True), strict=True):
-        table.add_row(label, *(f"{count:,}" for count in row))
+        table.add_row(Text(printable(label)), *(f"{count:,}" for count in row))
     console().print(table)
 
 

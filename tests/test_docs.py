@@ -15,7 +15,7 @@ import erasure
 from harness.results import load
 from harness.statistics import Spread
 from scripts.report import main as report
-from train.learning_order_report import learnt_step
+from train.learning_order_report import past_means_step
 from train.matched_sample_losses import DATA
 
 ROOT = Path(__file__).parent.parent
@@ -74,16 +74,19 @@ def test_the_page_on_the_learning_order_has_the_numbers_of_the_runs_that_are_kep
     page = (ROOT / "docs/learning_order.md").read_text()
     frame = load(ROOT / "docs/study_learning_order").counterparts
     assert frame["run_id"].nunique() == 18
-    shown = frame[frame["sample"].isin([DATA, "order2"])]
-    for (run, name), curves in shown.groupby(["run_id", "sample"]):
-        by_seed = [curve for _, curve in curves.groupby("seed")]
-        steps = [learnt_step(curve["step"].tolist(), curve["loss_bits"].tolist()) for curve in by_seed]
-        known = [step for step in steps if step is not None]
-        if 2 * len(known) <= len(by_seed):
-            continue
-        assert f"{Spread.of(known):,.0f}" in page, (run, name)
-        end = mean(curve["loss_bits"].iloc[-1] for curve in by_seed)
-        assert f"({end:.2f})" in page, (run, name)
+    curves = {
+        key: (curve["step"].tolist(), curve["loss_bits"].tolist())
+        for key, curve in frame.groupby(["run_id", "sample", "seed"])
+    }
+    for run, seeds in frame.groupby("run_id")["seed"].unique().items():
+        for name in (DATA, "order2"):
+            of_seeds = [(*curves[run, name, seed], curves[run, "order1", seed][1]) for seed in seeds]
+            known = [step for curve in of_seeds if (step := past_means_step(*curve)) is not None]
+            shown = f"{Spread.of(known):,.0f}" if known else "–"
+            if 0 < len(known) < len(seeds):
+                shown += f", {('one seed', 'two seeds', 'three seeds', 'four seeds')[len(known) - 1]}"
+            end = mean(losses[-1] for _, losses, _ in of_seeds)
+            assert re.search(rf"\| {shown} \({end:.2f}\) \|", page), (run, name)
 
 
 @pytest.mark.parametrize("name", erasure.__all__)

@@ -1,9 +1,10 @@
-"""Any matrix of vectors with labels: word-vector averages, hidden representations, tables of measurements."""
+"""Arrays with labels: vectors such as word-vector averages, hidden states or tables of measurements; or images."""
 
 import contextlib
+import logging
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,25 +18,32 @@ from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.device_memory import free_bytes
 from erasure.store.checked_files import file_checksum
 
+log = logging.getLogger(__name__)
+
 _SUFFIXES = (".npz", ".safetensors")
+_CHANNELS = (1, 3)
+_EXACT = 2**53  # whole numbers up to which float64 tells from their neighbours
 _LEAST = 1e-75  # erasers multiply covariances, fourth powers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays(Source):
-    """Vectors [n, d] and labels [n] from one .npz file (opened without pickle) or .safetensors file.
+    """Vectors [n, d] or images, and labels [n], from one .npz file (opened without pickle) or .safetensors file.
 
     A vector is kept as d channels of one point, [n, d, 1, 1], so that all that is written for images works on
     it: coordinates are standardised one by one for training, as channels are, and there is nothing to crop or
-    flip. Its values may be any numbers.
+    flip. Its values may be any numbers. Images are uint8, as MedMNIST has them.
 
     Args:
         path: the file.
-        x_key: name in it of the training vectors, [n, d] numbers.
-        y_key: of their labels, [n] whole numbers or words; the classes are the different ones, in order.
-        test_x_key: of the vectors held out for testing; None to hold out `test_fraction` of the others.
+        x_key: name in it of the training examples: vectors [n, d], any numbers; or images, uint8 [n, H, W],
+            [n, H, W, C] or [n, C, H, W] of C = 1 or 3 channels.
+        y_key: of their labels, [n] or [n, 1] whole numbers or words, or one-hot rows [n, k]; the classes are the
+            different ones, in order.
+        test_x_key: of the examples held out for testing; None to hold out `test_fraction` of the others.
         test_y_key: of their labels.
-        names: a text file with a line for each training vector, in order: what figures call it; None to number them.
+        names: a text file with a line for each training example, in order: what figures call it; None to number
+            vectors, and to show images.
     """
 
     path: str
@@ -58,34 +66,35 @@ class Arrays(Source):
         pairs = [(self.x_key, self.y_key)]
         if self.test_x_key is not None and self.test_y_key is not None:
             pairs.append((self.test_x_key, self.test_y_key))
-        arrays = self._read([key for pair in pairs for key in pair])
-        vectors = [self._vectors(arrays[x_key], x_key) for x_key, _ in pairs]
-        if len({part.shape[1] for part in vectors}) > 1:
-            d, other = (part.shape[1] for part in vectors)
-            raise ValueError(f"{self.path}: '{self.test_x_key}' has {other} columns, but '{self.x_key}' has {d}")
-        labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, vectors, strict=True)]
-        self.row_names(torch.tensor([len(vectors[0]) - 1]))  # before anything is computed
+        keys = [key for pair in pairs for key in pair]
+        arrays = self._read(keys)
+        examples = [self._examples(arrays[x_key], x_key) for x_key, _ in pairs]
+        if len({part.shape[1:] for part in examples}) > 1:
+            one, other = (_described(part) for part in examples)
+            raise ValueError(f"{self.path}: '{self.test_x_key}' has {other}, but '{self.x_key}' has {one}")
+        labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, examples, strict=True)]
+        self.row_names(torch.tensor([len(examples[0]) - 1]))  # before anything is computed
         classes = np.unique(labels[0])
-        train, *test = (
-            LabelledImages(x[:, :, None, None], self._positions(y, classes))
-            for x, y in zip(vectors, labels, strict=True)
-        )
-        return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=False)
+        train, *test = (LabelledImages(x, self._positions(y, classes)) for x, y in zip(examples, labels, strict=True))
+        bounded = arrays[self.x_key].ndim > 2
+        return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=bounded)
 
-    def row_names(self, index: Tensor) -> list[str]:
-        """Return names of the training vectors at these positions [n] in the file: "row 7", or as `names` has it.
+    def row_names(self, index: Tensor) -> list[str] | None:
+        """Return names of the training examples at these positions [n] in the file: as `names` has it.
 
-        Raises ValueError where `names` is no text file, or has too few lines.
+        Without `names`, vectors are "row 7", and images have none. Raises ValueError where `names` is no text file, or
+        has too few lines.
         """
         if self.names is None:
-            return [f"row {i}" for i in index.tolist()]
+            (shape, _) = self._arrays([self.x_key])[1][self.x_key]
+            return [f"row {i}" for i in index.tolist()] if len(shape) < 3 else None
         try:
             lines = Path(self.names).expanduser().read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"names={self.names} cannot be read as text ({error})") from error
         if len(lines) <= (last := int(index.max())):
             raise ValueError(
-                f"names={self.names} has {len(lines)} lines, and a vector is at place {last} from 0: give one "
+                f"names={self.names} has {len(lines)} lines, and an example is at place {last} from 0: give one "
                 f"line for each row of '{self.x_key}'"
             )
         return [lines[i] for i in index.tolist()]
@@ -96,29 +105,39 @@ class Arrays(Source):
 
     def _file(self) -> Path:
         path = Path(self.path).expanduser()
-        if path.suffix not in _SUFFIXES:
-            raise ValueError(f"path={self.path}: need a file that ends in {' or '.join(_SUFFIXES)}")
+        if path.suffix.lower() not in _SUFFIXES:
+            raise ValueError(
+                f"path={self.path}: need a file that ends in {' or '.join(_SUFFIXES)}: np.savez('a.npz', x=x, y=y)"
+            )
         if not path.is_file():
             raise ValueError(f"path={self.path}: no such file")
         return path
 
-    def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
+    def _arrays(self, keys: Sequence[str]) -> tuple[list[str], "Mapping[str, _Header]"]:
+        """Return the names of all arrays, and the headers of those of `keys`."""
         path = self._file()
-        numpy = path.suffix == ".npz"
         with self._explained(path):
-            present, needed = (_npz_sizes if numpy else _safetensors_sizes)(path, keys)
+            present, headers = (_npz_headers if _is_npz(path) else _safetensors_headers)(path, keys)
         if missing := [key for key in keys if key not in present]:
             raise ValueError(
                 f"path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
-                "choose with x_key=NAME and y_key=NAME"
+                f"choose with {_keys_of(present)}"
             )
+        return present, headers
+
+    def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
+        path = self._file()
+        present, headers = self._arrays(keys)
+        needed = sum(_peak_bytes(*header) for header in headers.values())
         if needed > (free := free_bytes(torch.device("cpu"))):
             raise ValueError(
                 f"path={self.path}: its arrays need {needed / 1e9:.1f} GB of memory to be read and split, but "
                 f"{free / 1e9:.1f} GB are free: write fewer rows or columns, or take another machine"
             )
+        if left_out := sorted({*present} - {*keys}):
+            log.warning("%s: left out: the arrays %s", self.path, ", ".join(left_out))
         with self._explained(path):
-            return (_read_npz if numpy else _read_safetensors)(path, keys)
+            return (_read_npz if _is_npz(path) else _read_safetensors)(path, keys)
 
     @contextlib.contextmanager
     def _explained(self, path: Path) -> Iterator[None]:
@@ -129,6 +148,27 @@ class Arrays(Source):
             raise ValueError(
                 f"path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): write it again"
             ) from error
+
+    def _examples(self, x: np.ndarray, key: str) -> Tensor:
+        """Return vectors as [n, d, 1, 1], images as [n, C, H, W]."""
+        return self._vectors(x, key)[:, :, None, None] if x.ndim <= 2 else self._images(x, key)
+
+    def _images(self, x: np.ndarray, key: str) -> Tensor:
+        """[n, C, H, W] uint8."""
+        channels_last = x[..., None] if x.ndim == 3 else x
+        if x.dtype == np.uint8 and 0 not in x.shape and x.ndim < 5:
+            if x.ndim == 3 or (x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS):
+                return torch.from_numpy(np.ascontiguousarray(channels_last.transpose(0, 3, 1, 2)))
+            if x.shape[1] in _CHANNELS and x.shape[3] not in _CHANNELS:
+                return torch.from_numpy(x)
+        as_images = "x = (255 * x).round().astype(np.uint8), from values of 0 to 1"
+        if x.dtype.kind in "iu":
+            as_images = "x = x[..., :3]" if x.ndim == 4 and x.shape[3] == 4 else "x = x.astype(np.uint8)"
+        raise ValueError(
+            f"{self.path}: '{key}' has shape {list(x.shape)} and type {x.dtype}: need vectors [n, d], or images of "
+            f"uint8, [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 or 3 channels: for images {as_images}; for vectors "
+            "x = x.reshape(len(x), -1)"
+        )
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
         """[n, d], floating; whole numbers and more than 64 bits become float64. Any byte order will do."""
@@ -157,14 +197,26 @@ class Arrays(Source):
         return vectors
 
     def _labels(self, y: np.ndarray, key: str, examples: int) -> np.ndarray:
-        """[n], whole numbers or words."""
-        if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
-            y = y.astype(np.int64)
-        if y.shape != (examples,) or y.dtype.kind not in "iubUS":
-            raise ValueError(
-                f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}: need one whole number or word "
-                f"for each of {examples} examples"
-            )
+        """[n], whole numbers or words; from [n, 1], or one-hot rows [n, k], as well."""
+        where = f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}"
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        elif y.ndim == 2 and y.dtype.kind in "fiub" and ((y == 0) | (y == 1)).all() and (y.sum(1) == 1).all():
+            y = y.argmax(1)
+        if y.dtype.kind == "f" and y.ndim == 1:
+            if odd := int((~np.isfinite(y)).sum()):
+                raise ValueError(f"{where}: {odd} labels are not finite: drop these rows")
+            if np.abs(y).max(initial=0) > _EXACT:
+                raise ValueError(
+                    f"{where}: floating numbers as large as {np.abs(y).max():.0e} are not exact: write words"
+                )
+            if np.array_equal(y, np.rint(y)):
+                y = y.astype(np.int64)
+        if y.dtype.kind == "S":
+            y = np.char.decode(y, "utf-8", "backslashreplace")
+        if y.shape != (examples,) or y.dtype.kind not in "iubU":
+            several = "; choose one of several columns with y = y[:, 0]" if y.ndim == 2 else ""
+            raise ValueError(f"{where}: need one whole number or word for each of {examples} examples{several}")
         return y
 
     def _positions(self, labels: np.ndarray, classes: np.ndarray) -> Tensor:
@@ -175,13 +227,35 @@ class Arrays(Source):
         return torch.from_numpy(position)
 
 
-def _npz_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
-    """Return the names of all arrays, and the bytes that those of `keys` need, from the headers alone.
+_Header = tuple[tuple[int, ...], np.dtype]  # shape and type
+
+
+def _is_npz(path: Path) -> bool:
+    return path.suffix.lower() == ".npz"
+
+
+def _described(part: Tensor) -> str:
+    c, h, w = part.shape[1:]
+    return f"{c} columns" if h == w == 1 else f"images of {c}×{h}×{w}"
+
+
+def _keys_of(present: Sequence[str]) -> str:
+    """Return the options that choose arrays, as MedMNIST names them where they are there."""
+    medmnist = {
+        "x_key": "train_images", "y_key": "train_labels", "test_x_key": "test_images", "test_y_key": "test_labels",
+    }  # fmt: skip
+    if {*medmnist.values()} <= {*present}:
+        return " ".join(f"{option}={name}" for option, name in medmnist.items())
+    return "x_key=NAME and y_key=NAME"
+
+
+def _npz_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
+    """Return the names of all arrays, and shape and type of those of `keys`, from the headers alone.
 
     Raises:
         ValueError: an array's header declares another size than the archive does.
     """
-    needed = 0.0
+    headers: dict[str, _Header] = {}
     with zipfile.ZipFile(path) as archive:
         members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
         for key in members.keys() & {*keys}:
@@ -191,11 +265,11 @@ def _npz_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
                 shape, _, dtype = read(member)
                 declared = member.tell() + math.prod(shape) * dtype.itemsize
             if dtype.hasobject:
-                raise ValueError("it holds Python objects, which only pickle could read")
+                raise ValueError(f"'{key}' holds Python objects, which only pickle could read: {key}.astype(str)")
             if declared != archive.getinfo(members[key]).file_size:
                 raise ValueError(f"the header of '{key}' does not match its size")
-            needed += _peak_bytes(math.prod(shape), dtype)
-    return sorted(members), needed
+            headers[key] = shape, dtype
+    return sorted(members), headers
 
 
 def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
@@ -203,15 +277,15 @@ def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
         return {key: file[key] for key in keys}
 
 
-def _safetensors_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
+def _safetensors_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
     """Return the same for a .safetensors file, which holds no compressed data."""
-    needed, dtypes = 0.0, {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    dtypes = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "U8": np.uint8}
     with safe_open(path, framework="pt") as file:
-        present = sorted(file.keys())
+        present, headers = sorted(file.keys()), dict[str, _Header]()
         for key in {*present} & {*keys}:
             stored = file.get_slice(key)
-            needed += _peak_bytes(math.prod(stored.get_shape()), np.dtype(dtypes.get(stored.get_dtype(), np.int64)))
-    return present, needed
+            headers[key] = tuple(stored.get_shape()), np.dtype(dtypes.get(stored.get_dtype(), np.int64))
+    return present, headers
 
 
 def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
@@ -219,14 +293,15 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
         return {key: _numpy(file.get_tensor(key)) for key in keys}
 
 
-def _peak_bytes(count: int, dtype: np.dtype) -> float:
-    """Return the peak memory of `count` values: converted ones exist in both types, and words are sorted.
+def _peak_bytes(shape: Sequence[int], dtype: np.dtype) -> float:
+    """Return the peak memory of an array: converted values exist in both types, and words are sorted.
 
     Splitting copies the data.
     """
+    count = math.prod(shape)
     if dtype.kind in "US":
         return 3.0 * count * dtype.itemsize
-    if dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative:
+    if (dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative) or (dtype == np.uint8 and len(shape) > 2):
         return 2.0 * count * dtype.itemsize
     return count * (8.0 + max(8, dtype.itemsize))
 

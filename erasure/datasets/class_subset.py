@@ -1,5 +1,6 @@
 """A dataset restricted to some of its classes, and where its images stand in the whole."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -8,6 +9,8 @@ from torch import Tensor
 
 from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.splits import splits
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,13 @@ class ClassSubset(Source):
 
     def identity(self) -> dict[str, object]:
         return self.base.identity() | {"classes": self._notation}
+
+    def warn_of_other_numbers(self, class_names: Sequence[str]) -> None:
+        """Say which classes these are where their names are numbers too, but other ones: labels count from 0."""
+        called = {label: class_names[label] for labels in self.classes for label in labels if label < len(class_names)}
+        numbers = all(name.removeprefix("-").isdecimal() for name in class_names)
+        if numbers and any(int(name) != label for label, name in called.items()):
+            log.warning("classes=%s of %s are called %s", self._notation, self.name, ", ".join(called.values()))
 
     def restrict(self, raw: RawImages) -> RawImages:
         """Select images of the chosen classes; raises ValueError for a class that the dataset does not have."""

@@ -1,12 +1,15 @@
 """Any image-classification dataset in the Hugging Face format: on the hub, in a folder, or one parquet file."""
 
 import contextlib
+import itertools
+import json
+import logging
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +22,21 @@ from erasure.optional_packages import needs
 from erasure.store.checked_files import fingerprint
 
 with needs("hub"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import yaml
+
     from erasure import image_decoding
+
+log = logging.getLogger(__name__)
+
+_METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
+_TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
+_METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
+_SPLIT_WORDS = ["train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"]
+_SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
+    rf"(?:^|[-._ 0-9])(?:{'|'.join(_SPLIT_WORDS)})(?:[-._ 0-9]|$)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,21 +66,46 @@ class HuggingFaceTable(Source):
     def load(self) -> RawImages:
         if (damage := hub_download.damage(self._location())) is not None:
             raise MissingDataError(damage, self)
-        inputs, labels, names = self._read(self.train_split)
-        names = names or _class_names(labels, f"label_column={self.label_column}")
+        self._require_images_in_splits(hub_download.file_names(self._location()))
+        builder = self._builder()
+        data_files = {str(split): set(files) for split, files in (builder.config.data_files or {}).items()}
+        if both := sorted(data_files.get(self.train_split, set()) & data_files.get(str(self.test_split), set())):
+            raise ValueError(f"path={self.path}: {len(both)} files are in both splits: {both[0]} is one")
+        inputs, labels, stored = self._read(builder, self.train_split)
+        names = stored or _class_names(labels, f"label_column={self.label_column}")
         train = LabelledImages(inputs, _numbers(labels, names, self._named(self.train_split)))
-        if self.test_split is None:
-            return RawImages(train, None, names)
-        inputs, labels, _ = self._read(self.test_split)
-        return RawImages(train, LabelledImages(inputs, _numbers(labels, names, self._named(self.test_split))), names)
+        named = stored is not None or isinstance(labels[0], str)
+        test = None
+        if self.test_split is not None:
+            inputs, labels, stored = self._read(builder, self.test_split)
+            if named and stored is not None and stored != names:
+                labels = [stored[j] if isinstance(j, int) and 0 <= j < len(stored) else j for j in labels]
+            test = LabelledImages(inputs, _numbers(labels, names, self._named(self.test_split)))
+        read = {self.train_split: len(train)} | ({} if test is None else {str(self.test_split): len(test)})
+        self._warn_of_what_is_left_out(data_files, read)
+        return RawImages(train, test, names)
 
     @abstractmethod
-    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        """Return inputs [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
+    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        """Return inputs [n, C, H, W] and labels of a split, and the names of its classes where the data has them."""
 
     def content(self) -> str:
-        """Return a digest of the names and checksums of all files, independent of their folder."""
-        return fingerprint({"files": hub_download.checksums(self._location()), "decoded": image_decoding.VERSION})
+        """Return a digest of the names and checksums of all files, independent of their folder.
+
+        Files of class names that differ are part of it, as labels are then matched by name.
+        """
+        location = self._location()
+        checksums = hub_download.checksums(location)
+        self._require_images_in_splits(checksums)
+        folder = _folder(location)
+        if (saved := _saved_files(location)) is not None:
+            listed = {file for files in saved.values() for file in files}
+            checksums = {n: digest for n, digest in checksums.items() if not _is_extra_arrow(folder / n, listed)}
+        described: dict[str, Any] = {"files": checksums, "decoded": image_decoding.VERSION}
+        stored = {_stored_names(folder / name, self.label_column) for name in checksums} - {None}
+        if len(stored) > 1:
+            described["class_names"] = sorted(map(str, stored))
+        return fingerprint(described)
 
     def fetch(self) -> None:
         if self._is_local:
@@ -94,48 +136,119 @@ class HuggingFaceTable(Source):
             raise MissingDataError(f"dataset {self.path} is not in {self._fetched}", self)
         return self._fetched
 
-    def _rows(
-        self, split: str, key: str, feature: Any = None, kind: type = object
-    ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
-        """Read inputs of a type, from the column that option `key` names, with labels; and class names, if any."""
+    def _builder(self) -> Any:
+        """Return the library's description of all splits, whose files lie in the dataset's folder."""
         with needs("hub"):
             import datasets  # takes three seconds
 
         location = self._location()
+        if "[" in str(location.resolve()):
+            raise ValueError(f"path={self.path}: a folder's name has a bracket, which begins a pattern: rename it")
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported by us
-        where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
-        with self._explained(split):
+        with self._explained(self.train_split):
+            _ = _configurations(location)  # refuses addresses, which the library would ask for
+            where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
+            if (saved := _saved_files(location)) is not None:
+                where, files = "arrow", {split: [str(file) for file in listed] for split, listed in saved.items()}
             builder = datasets.load_dataset_builder(where, self.config, data_files=files)
-            listed = {file for part in (builder.config.data_files or {}).values() for file in part}
-            _require_below(location, listed)
-            known = {*listed, None}
-            table: Any = builder.as_streaming_dataset(split=split)
-            present = list(table.features or next(iter(table)))
+            _require_below(location, {file for part in (builder.config.data_files or {}).values() for file in part})
+        return builder
+
+    def _rows(
+        self, builder: Any, split: str, key: str, feature: Any = None, kind: type = object
+    ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
+        """Read inputs of a type, from the column that option `key` names, with labels; and class names, if any."""
+        with needs("hub"):
+            import datasets
+
+        location = self._location()
+        data_files = builder.config.data_files or {}
+        known = {file for part in data_files.values() for file in part}
         columns = column, label = getattr(self, key), self.label_column
+        with self._explained(split):
+            files = list(data_files.get(split, []))
+            stored = {_stored_names(Path(file), label) for file in files} - {None}
+            if len(stored) > 1:
+                one, other = sorted(map(str, stored))[:2]
+                raise ValueError(f"its files number the classes differently, {one} and {other}: write it again")
+            table: Any = builder.as_streaming_dataset(split=split)
+            names = stored.pop() if stored else _names(table.features, label)
+            if names is not None and names != _names(table.features, label):  # those of another split, or of README.md
+                alone = datasets.load_dataset_builder(Path(files[0]).suffix[1:], data_files={split: files})
+                table = alone.as_streaming_dataset(split=split)
+            present = list(table.features or next(iter(table)))
         for option, name in zip((key, "label_column"), columns, strict=True):
             if name not in present:
                 raise ValueError(f"{option}={name}: {self.path} has no such column; choose from {', '.join(present)}")
         table = table.select_columns([*columns])
-        names = getattr(dict(table.features or {}).get(label), "names", None)
-        table = table if feature is None else table.cast_column(column, feature)
+        if feature is not None and table.features is not None:  # of .csv files it is None
+            table = table.cast_column(column, feature)
 
         def rows() -> Iterator[tuple[Any, Any]]:
             with self._explained(split):
                 for i, row in enumerate(table):
                     cell = row[column]
+                    if feature is not None and isinstance(cell, str):
+                        cell = {"path": cell}
                     if not isinstance(cell, kind):
                         raise ValueError(f"row {i} has no {key.removesuffix('_column')}")
-                    if isinstance(cell, dict) and cell.get("bytes") is None and cell.get("path") not in known:
+                    if isinstance(cell, dict) and cell.get("bytes") is None and cell.get("path") not in {*known, None}:
                         cell = {"path": _file_below(location, cell["path"], f"row {i}")}
                     yield cell, row[label]
 
-        return rows(), None if names is None else tuple(names)
+        return rows(), names
+
+    def _require_images_in_splits(self, names: Iterable[str]) -> None:
+        """Refuse images of which the library would read some: where it guesses splits from the names of others."""
+        location = self._location()
+        if not location.is_dir() or _saved_files(location) is not None or _configurations(location):
+            return
+        files = [PurePosixPath(name) for name in names]
+        images = [file for file in files if file.suffix.lower() in image_decoding.SUFFIXES]
+        if any(
+            file.suffix.lower() in _TABLES and file.stem != "metadata" for file in files if file.name not in _METADATA
+        ):
+            return  # whose cells may name images
+        by_folder = [image for image in images if any(map(_SPLIT_WORD.search, image.parent.parts))]
+        in_splits = by_folder or [image for image in images if _SPLIT_WORD.search(image.name)]
+        if in_splits and len(in_splits) < len(images):
+            raise ValueError(
+                f"path={self.path}: {len(images) - len(in_splits)} of {len(images)} images belong to no split, as the "
+                f"paths of others name one ({in_splits[0]}): put all below train/CLASS/ and test/CLASS/, which "
+                "image_folder reads"
+            )
+
+    def _warn_of_what_is_left_out(self, data_files: Mapping[str, set[str]], read: Mapping[str, int]) -> None:
+        """Compare files with examples.
+
+        Args:
+            data_files: the paths of every split.
+            read: the number of examples of those that were read.
+        """
+        left_out = {f"files of split {split}": len(data_files[split]) for split in data_files.keys() - read.keys()}
+        for split, files in data_files.items():  # images that a metadata file does not name
+            images = sum(Path(file).suffix.lower() in image_decoding.SUFFIXES for file in files)
+            if split in read and images > read[split]:
+                left_out[f"images of split {split}"] = images - read[split]
+        listed = {Path(file) for files in data_files.values() for file in files}
+        location, suffixes = self._location(), {file.suffix.lower() for file in listed} | _TABLES
+        for name in hub_download.file_names(location) if location.is_dir() else ():
+            file = location.resolve() / name
+            if file not in listed and file.name not in _METADATA and file.suffix.lower() in suffixes:
+                kind = f"{file.suffix} files in no split"
+                left_out[kind] = left_out.get(kind, 0) + 1
+        train = (Path(file).with_suffix("").parts for file in data_files.get(self.train_split, ()))
+        for name in sorted(set(itertools.chain.from_iterable(train)) - {*location.resolve().parts, *_SPLIT_WORDS}):
+            if name.lower() in _SPLIT_WORDS[2:]:
+                log.warning("%s: %s is read as training data: splits are written in lower case", self.path, name)
+        if left_out:
+            log.warning("%s: left out: %s", self.path, ", ".join(f"{n} {kind}" for kind, n in sorted(left_out.items())))
 
     @contextlib.contextmanager
     def _explained(self, split: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, TypeError, RuntimeError, StopIteration) as error:
+        except Exception as error:  # the libraries' readers raise whatever damaged files lead them to
             reason = " ".join(str(error).split())[:200] or "it is empty"
             raise ValueError(
                 f"split {split} of path={self.path} cannot be read ({reason}): "
@@ -159,11 +272,11 @@ class HuggingFace(HuggingFaceTable):
 
     version = 1
 
-    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
         with needs("hub"):
             import datasets
 
-        rows, names = self._rows(split, "image_column", datasets.Image(decode=False))
+        rows, names = self._rows(builder, split, "image_column", datasets.Image(decode=False))
         labels: list[Any] = []
 
         def files() -> Iterator[tuple[str, str | bytes]]:
@@ -179,12 +292,99 @@ class HuggingFace(HuggingFaceTable):
         return image_decoding.decode_all(files(), size=self.size, channels=self.channels), labels, names
 
 
+def _folder(location: Path) -> Path:
+    return location if location.is_dir() else location.parent
+
+
+def _saved_files(location: Path) -> dict[str, list[Path]] | None:
+    """Return the files of each split of a folder that `save_to_disk` has written; None for any other.
+
+    Other .arrow files there are those that `map` leaves, which belong to no dataset.
+
+    Raises:
+        ValueError: its lists cannot be read.
+    """
+    try:
+        if (location / "dataset_dict.json").is_file():
+            described = json.loads((location / "dataset_dict.json").read_text(encoding="utf-8"))
+            folders = {str(split): location / split for split in described["splits"]}
+        elif (location / "state.json").is_file():
+            folders = {"train": location}
+        else:
+            return None
+        lists = {
+            split: json.loads((folder / "state.json").read_text(encoding="utf-8"))["_data_files"]
+            for split, folder in folders.items()
+        }
+        return {split: [folders[split] / file["filename"] for file in files] for split, files in lists.items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{location}: its state.json cannot be read ({error!r}): save the dataset again") from error
+
+
+def _is_extra_arrow(file: Path, listed: set[Path]) -> bool:
+    return file.suffix == ".arrow" and file not in listed
+
+
+def _configurations(location: Path) -> list[Any]:
+    """Return the configurations that a dataset's README.md declares.
+
+    Raises:
+        ValueError: its metadata is broken, names addresses on other machines, or is in a file that has no checksum.
+    """
+    if (location / ".huggingface.yaml").exists():
+        raise ValueError(f"{location}/.huggingface.yaml is not read: move its lines into README.md, and delete it")
+    readme = location / "README.md"
+    if not readme.is_file() or not (
+        block := _METADATA_BLOCK.match(readme.read_text(encoding="utf-8", errors="replace"))
+    ):
+        return []
+    try:
+        card = yaml.safe_load(block[1])
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise ValueError(f"{readme} begins with broken metadata ({reason}): mend it, or delete the lines") from error
+    configurations = card.get("configs") if isinstance(card, dict) else None
+    if address := next((text for text in _texts(configurations) if "://" in text), None):
+        raise ValueError(f"{readme} names a file outside its folder: {address}: download it, and name the file")
+    return configurations if isinstance(configurations, list) else []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in nested lists and mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _names(features: Any, label: str) -> tuple[str, ...] | None:
+    names = getattr(dict(features or {}).get(label), "names", None)
+    return None if names is None else tuple(names)
+
+
+def _stored_names(file: Path, label: str) -> tuple[str, ...] | None:
+    """Return the class names that a .parquet or .arrow file gives the numbers in a column; None where it has none."""
+    try:
+        if file.suffix == ".parquet":
+            schema = pq.read_schema(file)
+        elif file.suffix == ".arrow":
+            with pa.OSFile(str(file)) as source:
+                schema = pa.ipc.open_stream(source).schema
+        else:
+            return None
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return tuple(map(str, features[label]["names"]))
+    except (OSError, ValueError, KeyError, TypeError):  # a damaged file is reported by whoever reads its rows
+        return None
+
+
 def _require_below(location: Path, files: set[str]) -> None:
     """Refuse a dataset whose README.md names data elsewhere: in another folder of this machine, or on another machine.
 
     Links to files are not followed: the hub's cache consists of them.
     """
-    folder = location if location.is_dir() else location.parent
+    folder = _folder(location)
     folders = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
     for file in files:
         if not any(Path(os.path.abspath(file)).is_relative_to(name) for name in folders):  # noqa: PTH100
@@ -197,7 +397,7 @@ def _file_below(location: Path, name: str, where: str) -> Path:
     Raises:
         ValueError: it lies elsewhere, also through a link: it may be any private image of this machine.
     """
-    folder = (location if location.is_dir() else location.parent).resolve()
+    folder = _folder(location).resolve()
     file = (folder / name).resolve()
     if not file.is_relative_to(folder):
         raise ValueError(f"{where} names a file outside the dataset's folder: {name}")
@@ -206,12 +406,15 @@ def _file_below(location: Path, name: str, where: str) -> Path:
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:
     """Names of classes that the data does not name: its words in order, or 0, 1, ... up to the largest number."""
+    if missing := sum(label is None or label != label for label in labels):
+        raise ValueError(f"{where}: {missing} of {len(labels)} labels are missing: drop these rows, or fill them in")
     if all(isinstance(label, str) for label in labels):
         return tuple(sorted(set(labels)))
-    odd = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(labels)]
+    whole = (int, float)  # a column of whole numbers that once had missing values is floating
+    odd = [j for j in labels if not isinstance(j, whole) or not 0 <= j < len(labels) or j != int(j)]
     if odd:
         raise ValueError(f"{where}: {odd[0]!r} is no class; need whole numbers from 0, words, or named classes")
-    return tuple(str(j) for j in range(max(labels) + 1))
+    return tuple(str(j) for j in range(int(max(labels)) + 1))
 
 
 def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:

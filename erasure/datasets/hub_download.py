@@ -58,8 +58,13 @@ def checksums(root: Path) -> dict[str, str]:
     noted = root / SUMS
     if noted.is_file():
         return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").splitlines()}
+    return {name: file_checksum(root / name) for name in file_names(root)}
+
+
+def file_names(root: Path) -> list[str]:
+    """Return the relative paths of all files in a folder, in order, hidden ones left out."""
     names = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-    return {name: file_checksum(root / name) for name in sorted(names) if _is_data(name)}
+    return sorted(filter(_is_data, names))
 
 
 def damage(root: Path) -> str | None:

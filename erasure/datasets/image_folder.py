@@ -1,6 +1,10 @@
-"""Any dataset kept as one folder per class: <root>/<split>/<class>/*.png or *.jpg."""
+"""Any dataset kept as one folder per class: <root>/<split>/<class>/*.png, *.jpg and other formats."""
 
 import hashlib
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -11,14 +15,19 @@ from erasure import image_decoding
 from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.store.checked_files import file_checksum
 
-_SUFFIXES = {".png", ".jpg", ".jpeg"}
-_HELD_OUT = ("test", "val", "valid", "validation")
+log = logging.getLogger(__name__)
+
+_TRAIN = ("train", "training")
+_HELD_OUT = ("test", "testing", "val", "valid", "validation")  # in order of preference
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(Source):
-    """Images in <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
+    """Images below <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
 
+    Upper case and the names training and testing are understood. An image in a deeper folder belongs to the class
+    whose folder it is below. Links are followed. Hidden files and folders, files that are no images, and folders of
+    other names are left out, which a warning counts. `erasure.image_decoding.SUFFIXES` are the formats, and
     `erasure.image_decoding.decode` says how 16-bit values, palettes, CMYK, transparency and orientation are read.
 
     Args:
@@ -34,43 +43,106 @@ class ImageFolder(Source):
     locations: ClassVar[tuple[str, ...]] = ("root",)
 
     def load(self) -> RawImages:
-        train = self._split("train")
-        held_out = next((name for name in _HELD_OUT if (Path(self.root) / name).is_dir()), None)
-        classes = sorted({path.parent.name for path in train})
+        folders = self._folders()
+        train, *held_out = (self._split(folder) for folder in folders[:2])
+        classes = sorted({*train.values()})
         if len(classes) < 2:
-            loose = sum(path.suffix.lower() in _SUFFIXES for path in (Path(self.root) / "train").iterdir())
+            loose = sum(path.suffix.lower() in image_decoding.SUFFIXES for path in folders[0].iterdir())
             hint = f"; {loose} images lie in train/ itself: move them to train/<class>/" if loose else ""
             raise ValueError(
                 f"root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders{hint}"
             )
-        test = self._split(held_out) if held_out else []
-        if unknown := sorted({path.parent.name for path in test} - set(classes)):
-            raise ValueError(f"{self.root}/{held_out} has classes that train/ lacks: {', '.join(unknown[:5])}")
+        test = held_out[0] if held_out else {}
+        if unknown := sorted({*test.values()} - set(classes)):
+            raise ValueError(f"{folders[1]} has classes that train/ lacks: {', '.join(unknown[:5])}")
+        self._warn_of_what_is_left_out(folders[:2])
+        if held_out and not test:
+            log.warning("%s: no image in a class folder; a part of %s is held out instead", folders[1], folders[0])
         return RawImages(self._read(train, classes), self._read(test, classes) if test else None, tuple(classes))
 
     def content(self) -> str:
         """Digest of every image's relative path and content."""
         content = hashlib.sha256(f"decoded {image_decoding.VERSION}\n".encode())
-        for split in ("train", *_HELD_OUT):
-            if split == "train" or (Path(self.root) / split).is_dir():
-                for path in self._split(split):
-                    content.update(f"{path.relative_to(self.root)}\0{file_checksum(path)}\n".encode())
+        for folder in self._folders():
+            for path in self._split(folder):
+                content.update(f"{path.relative_to(self._root)}\0{file_checksum(path)}\n".encode())
         return content.hexdigest()[:16]
 
-    def _split(self, split: str) -> list[Path]:
-        folder = Path(self.root) / split
-        if not folder.is_dir():
+    @property
+    def _root(self) -> Path:
+        return Path(self.root).expanduser()
+
+    def _folders(self) -> list[Path]:
+        """Return the folder of training images, and those of held-out images, the one to read first."""
+        by_name = {path.name.lower(): path for path in sorted(self._root.glob("*")) if path.is_dir()}  # test, not Test
+        train, held_out = ([by_name[name] for name in names if name in by_name] for names in (_TRAIN, _HELD_OUT))
+        if not train:
             raise ValueError(
-                f"root={self.root}: no folder {folder}; expected images in {self.root}/train/<class>/*.png or *.jpg"
+                f"root={self.root}: no folder {self._root / 'train'}; "
+                f"expected images in {self.root}/train/<class>/*.png or *.jpg"
             )
-        images = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
-        classes = {path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
-        if empty := sorted(classes - {path.parent for path in images}):
-            raise ValueError(f"class folder {empty[0]} has no *.png or *.jpg: put images there, or remove it")
+        return [train[0], *held_out]
+
+    def _split(self, folder: Path) -> dict[Path, str]:
+        """Return the images of a split, in order, and their classes."""
+        images = {path: path.relative_to(folder).parts[0] for path in _images(folder)}
+        if odd := next((path for path in images if not path.is_file()), None):
+            raise ValueError(f"{odd} is no regular file, or a link to nothing: replace or delete it")
+        classes = {path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)}
+        if empty := sorted(classes - {*images.values()}):
+            others = _counts(_reason(path, folder) for path in _files(folder / empty[0]))
+            has = f", but {others}" if others else ""
+            raise ValueError(f"class folder {folder / empty[0]} has no images{has}: put images there, or remove it")
         return images
 
-    def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        files = ((str(path), path) for path in paths)
-        images = image_decoding.decode_all(files, size=self.size, channels=self.channels)
+    def _warn_of_what_is_left_out(self, splits: list[Path]) -> None:
+        for folder in splits:
+            images = _images(folder)
+            if left_out := _counts(_reason(path, folder) for path in {*_files(folder)} - {*images}):
+                log.warning("%s: left out: %s", folder, left_out)
+            if deeper := [path for path in images if len(path.relative_to(folder).parts) > 2]:
+                log.warning(
+                    "%s: %d images in deeper folders belong to the class whose folder they are below: %s is one",
+                    *(folder, len(deeper), deeper[0]),
+                )
+        for other in sorted(self._root.iterdir()):
+            if other.is_dir() and other not in splits and not _is_hidden(other.name) and (n := len(_images(other))):
+                names = " and ".join(f"{folder.name}/" for folder in splits)
+                log.warning("%s: left out: %d images, as %s are read", other, n, names)
+
+    def _read(self, images: dict[Path, str], classes: list[str]) -> LabelledImages:
+        files = ((str(path), path) for path in images)
+        pixels = image_decoding.decode_all(files, size=self.size, channels=self.channels)
         label = {name: j for j, name in enumerate(classes)}
-        return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))
+        return LabelledImages(pixels, torch.tensor([label[name] for name in images.values()]))
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(path for path in _files(folder) if _reason(path, folder) is None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield everything below a folder that is no folder; links are followed, unless to a folder that they are below."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = Path(place).resolve()
+        folders[:] = [name for name in folders if not real.is_relative_to((Path(place) / name).resolve())]
+        yield from (Path(place) / name for name in names)
+
+
+def _reason(path: Path, folder: Path) -> str | None:
+    """Return as what a file of a split is left out; None for an image that is read."""
+    inner = path.relative_to(folder).parts
+    if any(_is_hidden(part) for part in inner):
+        return "hidden files"
+    suffix = path.suffix.lower()
+    if suffix not in image_decoding.SUFFIXES:
+        return f"{suffix} files" if suffix[1:].isalnum() else "files of other kinds"
+    return None if len(inner) > 1 else "images outside class folders"
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"  # of archives made on a Mac
+
+
+def _counts(reasons: Iterable[str | None]) -> str:
+    return ", ".join(f"{n} {reason}" for reason, n in sorted(Counter(map(str, reasons)).items()))

@@ -1,13 +1,14 @@
 """Several datasets in one task, to compare the information of their examples."""
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from erasure.dataset import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, Published, RawImages, Source
 from erasure.optional_packages import needs
 from erasure.splits import stratified_split
 from erasure.store.checked_files import fingerprint
@@ -20,7 +21,10 @@ _SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedDatasets(Source):
-    """Images of several datasets with as many classes each, brought to one size; labels correspond by number.
+    """Images of several datasets with as many classes each, brought to one size.
+
+    Classes correspond by name where all parts have the same names, whatever their order. Parts of other names
+    correspond by number.
 
     Where every part has an official test split, these together are the mixture's. Else all images of all parts,
     official test images included, are pooled and split as those of any dataset. How the parts themselves would be
@@ -55,7 +59,10 @@ class JoinedDatasets(Source):
 
     def content(self) -> str:
         """Return a digest of the parts' contents, in order."""
-        return fingerprint([[name, part.stored_identity()] for name, part in self.parts.items()])
+        described: list[object] = [[name, part.stored_identity()] for name, part in self.parts.items()]
+        if any(part.locations and not isinstance(part, Published) for part in self.parts.values()):
+            described.append("by name")  # names from files were once matched by number
+        return fingerprint(described)
 
     def fetch(self) -> None:
         for part in self.parts.values():
@@ -64,10 +71,13 @@ class JoinedDatasets(Source):
     def load(self) -> RawImages:
         """Concatenate the parts' images; `RawImages.parts` says how many of each.
 
-        Raises ValueError for parts with different numbers of classes, or that are vectors.
+        Raises ValueError for parts with different numbers of classes, or that share some names of classes which do not
+        correspond, or that are vectors.
         """
         raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)
+        raw = {name: _renumbered(part, next(iter(raw.values())).class_names) for name, part in raw.items()}
+        _require_corresponding({name: part.class_names for name, part in raw.items()})
         official = all(part.test is not None for part in raw.values())
         floating = any(part.train.images.is_floating_point() for part in raw.values())
         train = [self._brought(_training(part, official), part.max_value, floating) for part in raw.values()]
@@ -85,8 +95,8 @@ class JoinedDatasets(Source):
         for name in others:
             if (other := len(raw[name].class_names)) != k:
                 raise ValueError(
-                    f"{first} has {k} classes, {name} has {other}: labels correspond by number, so "
-                    "all parts of a mixture must have the same number of classes"
+                    f"{first} has {k} classes, {name} has {other}: all parts of a mixture must have the same number "
+                    "of classes"
                 )
         if vectors := [name for name in raw if not raw[name].bounded]:
             raise ValueError(f"{vectors[0]} holds vectors, which cannot be brought to one size: choose images")
@@ -101,6 +111,31 @@ class JoinedDatasets(Source):
         if tuple(images.shape[2:]) != (self.size, self.size):
             images = F.resize(images, [self.size, self.size], antialias=True)
         return LabelledImages(images.contiguous(), part.labels)
+
+
+def _renumbered(raw: RawImages, names: tuple[str, ...]) -> RawImages:
+    """Return the images with labels in the order of `names`, where the classes have these names in another order."""
+    if raw.class_names == names or sorted(raw.class_names) != sorted(names) or len(set(names)) < len(names):
+        return raw
+    order = torch.tensor([names.index(name) for name in raw.class_names])
+    return replace(raw.map(lambda part: replace(part, labels=order[part.labels])), class_names=names)
+
+
+def _require_corresponding(names: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse parts that correspond by number where the number of a class is not what its name says."""
+    for (part, listed), (other, others) in itertools.combinations(names.items(), 2):
+        for name in sorted({*listed} & {*others}):
+            if (one := listed.index(name)) != (two := others.index(name)):
+                raise ValueError(
+                    f"class {name!r} is number {one} of {part} and number {two} of {other}: give both the same names "
+                    "of classes, and they correspond by name"
+                )
+    for part, listed in names.items() if len({*names.values()}) > 1 else ():
+        if all(map(str.isdecimal, listed)) and [*map(int, listed)] != sorted(map(int, listed)):
+            raise ValueError(
+                f"{part} has its classes in the order {', '.join(listed[:4])}, …, but corresponds to the other parts "
+                "by number: name them 00, 01, …"
+            )
 
 
 def _training(raw: RawImages, official: bool) -> LabelledImages:

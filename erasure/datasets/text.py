@@ -1,7 +1,9 @@
 """Texts as the means of their words' vectors: Harutyunyan et al. 2021, appendix A.8."""
 
+import functools
 import logging
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +19,11 @@ from erasure.store.checked_files import file_checksum, fingerprint
 
 log = logging.getLogger(__name__)
 
-_MARKUP = re.compile(r"<[^<>]*>")
-_WORD = re.compile(r"[^\W_]+")
+_MARKUP = re.compile(  # comments and tags; "a < b and c > d" has none
+    r"""<!--.*?-->|</?[a-z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'<>=]+))*\s*/?>""",
+    re.DOTALL | re.IGNORECASE,
+)
+_JOINERS = "\u200c\u200d"  # between letters of one word, as in Persian and Malayalam
 _SHOWN = 60  # characters of a text in figures
 
 
@@ -26,8 +31,9 @@ _SHOWN = 60  # characters of a text in figures
 class MeanWordVectors(HuggingFaceTable):
     """Texts and labels from two columns of a Hugging Face table; of each text the mean of its words' vectors.
 
-    Words are runs of letters and digits in lower case, markup left out; those that have no vector do not count. A text
-    of which no word has one is the zero vector, which a line says. A vector is kept as d channels of one point, float32
+    Words are runs of letters, digits and combining marks in lower case and normal form C, markup left out; those that
+    have no vector do not count. Languages without blanks between words need them. A text of which no word has a vector
+    is the zero vector, which a line says. A vector is kept as d channels of one point, float32
     [n, d, 1, 1], as in `Arrays`.
 
     Args:
@@ -42,7 +48,7 @@ class MeanWordVectors(HuggingFaceTable):
     vectors: str
     text_column: str = "text"
 
-    version = 1
+    version = 2
     locations: ClassVar[tuple[str, ...]] = (*HuggingFaceTable.locations, "vectors")
 
     def load(self) -> RawImages:
@@ -56,12 +62,12 @@ class MeanWordVectors(HuggingFaceTable):
     def row_names(self, index: Tensor) -> list[str]:
         """Return the number of words of the training texts at these positions [n], and their beginnings."""
         wanted = set(index.tolist())
-        rows, _ = self._rows(self.train_split, "text_column", kind=str)
+        rows, _ = self._rows(self._builder(), self.train_split, "text_column", kind=str)
         texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}
         return [f"{len(_words(texts[i]))} words: {texts[i][:_SHOWN]}" for i in index.tolist()]
 
-    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        rows, names = self._rows(split, "text_column", kind=str)
+    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        rows, names = self._rows(builder, split, "text_column", kind=str)
         texts, labels = [], []
         for text, label in rows:
             texts.append(_words(_plain(text)))
@@ -92,7 +98,15 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    text = unicodedata.normalize("NFC", text.lower())
+    joining = "".join(sorted(c for c in set(text) if c in _JOINERS or unicodedata.category(c).startswith("M")))
+    return [word.rstrip(_JOINERS) for word in _word(joining).findall(text)]
+
+
+@functools.lru_cache
+def _word(joining: str) -> re.Pattern[str]:
+    """Return the pattern of words in which these characters, which `re` does not count as letters, may follow one."""
+    return re.compile(rf"[^\W_](?:[^\W_]|[{re.escape(joining)}])*" if joining else r"[^\W_]+")
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
@@ -105,6 +119,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
             if i == 1 and word.isdigit() and numbers.isdigit():
                 continue
             d = d or numbers.count(" ") + 1
+            word = unicodedata.normalize("NFC", word)
             if word not in wanted:
                 continue
             values = numbers.split(" ")

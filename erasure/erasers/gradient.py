@@ -163,7 +163,7 @@ class GradientEraser(Eraser):
 
     def _target(self, moments: ClassMoments) -> Tensor:
         classes = reported_classes(moments.num_classes)
-        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in classes]
+        factors = [CovarianceFactor(moments.covariance(j), moments.means[j], epsilon=moments.epsilon) for j in classes]
         root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
         return root @ root.T
 

@@ -71,7 +71,7 @@ class LeaceEraser(ProjectionEraser):
         else:
             cross, shifts, num_classes = moments.cross, moments.shifts.T, moments.num_classes
             rank = num_classes - 1  # the columns of Σ_xz sum to zero
-        factor = CovarianceFactor(total, moments.mean, moments.n)
+        factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)
         directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
         significant = sizes > rank_tolerance * sizes[:1]
         significant[rank:] = False

@@ -39,13 +39,15 @@ class QleaceEraser(ClassMapsEraser):
 
     Every class is transported to the Bures-Wasserstein barycenter of the class covariances. Where a class is
     of lower rank than others (constant pixels, fewer examples than pixels) no map can give it their rank, and
-    the target is the best covariance of the lowest rank among them. Class means and covariances come out
-    equal to rounding in either case.
+    the target is a covariance of the lowest rank among them. Class means and covariances come out equal to rounding in
+    either case. The edit is the smallest possible one where all classes have full rank. Of limited rank the problem is
+    not convex, and the search for it is local: a smaller edit may exist.
 
     Attributes:
         means: class means m_j, [k, d].
         maps: A_jᵀ, [k, d, d].
-        excess: estimated excess of the edit over the smallest possible one, relative to the data's variance.
+        excess: estimated excess of the edit over the smallest possible one, relative to the data's variance; of limited
+            rank over the smallest one nearby, which may itself be percents above the smallest possible one.
 
     Example:
         >>> import torch
@@ -71,8 +73,8 @@ class QleaceEraser(ClassMapsEraser):
 
         Args:
             moments: of the data to erase; at least two examples per class.
-            tolerance: excess of the edit over the smallest possible one to stop at, in the unit of the
-                certificate's edit size. The equality of the covariances does not depend on it.
+            tolerance: `excess` to stop at, in the unit of the certificate's edit size. The equality of the covariances
+                does not depend on it.
 
         Raises:
             ValueError: a class with fewer than two examples, or whose examples are all alike, or moments that are
@@ -80,7 +82,7 @@ class QleaceEraser(ClassMapsEraser):
         """
         moments.require_examples()
         factors = [
-            CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j])
+            CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j], moments.epsilon)
             for j in reported_classes(moments.num_classes)
         ]
         rank = _common_rank(factors)
@@ -91,10 +93,11 @@ class QleaceEraser(ClassMapsEraser):
         alignment = align(factors, moments.weights.tolist(), moments.within, search, rank)
         if not alignment.excess[-1] <= tolerance:
             log.warning(
-                "QLEACE stopped after %d rounds: its edit may be %.0e of the variance larger than need be (the "
-                "equality of the covariances does not depend on that)",
+                "QLEACE stopped after %d rounds: its edit may be %.0e of the variance larger than %s (the equality of "
+                "the covariances does not depend on that)",
                 len(alignment.excess),
                 alignment.excess[-1],
+                "need be" if rank == varying else "the least one nearby",
             )
         return cls(
             mean=moments.mean,

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from erasure.autocast import without_autocast
 from erasure.erasers.qleace import ClassMapsEraser
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
@@ -47,6 +48,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
     erased_order: ClassVar[int] = 1
 
     @classmethod
+    @without_autocast
     def from_moments(
         cls,
         moments: ClassMoments,

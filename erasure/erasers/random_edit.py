@@ -105,7 +105,7 @@ def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:
     """
     edit = 0.0
     for j, weight in enumerate(moments.weights.tolist()):
-        factor = CovarianceFactor(moments.covariance(j), moments.means[j])
+        factor = CovarianceFactor(moments.covariance(j), moments.means[j], epsilon=moments.epsilon)
         points = torch.cat([moments.means[j : j + 1], moments.means[j] + factor.matrix.T])
         change = eraser(points, torch.full((len(points),), j)) - points
         edit += weight * float(change[0].square().sum() + (change[1:] - change[0]).square().sum())

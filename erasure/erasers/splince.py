@@ -10,6 +10,7 @@ from torch import Tensor
 from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.covariance_factor import CovarianceFactor
 from erasure.erasers.leace import LeaceEraser
+from erasure.few_examples import warned_of_few
 from erasure.inputs import Array
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
@@ -79,6 +80,7 @@ class SplinceEraser(ProjectionEraser):
         if both := erased.keys() & preserved.keys():
             raise ValueError(f"{min(both)!r} is to be erased and kept: give the two concepts different names")
         moments = ConceptMoments.fit(x, erased | preserved, dim=dim)
+        warned_of_few(cls, moments)
         return cls.fit_moments(moments, keep=tuple(preserved), **options)
 
     @classmethod
@@ -109,7 +111,7 @@ class SplinceEraser(ProjectionEraser):
             raise ValueError(f"keep={keep}: every concept is kept, so that nothing is erased")
         moments.require_examples()
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
-        factor = CovarianceFactor(moments.total, moments.mean, moments.n)
+        factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))
         u, v = (_span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance) for cross in (z, y))
         cosine = float(torch.linalg.svdvals(u.T @ v).amax()) if v.numel() and u.numel() else 0.0

@@ -9,6 +9,7 @@ from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.results.arrange import Comparison, Entry
+from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 from harness.statistics import LEVEL, Difference, deviation_over
@@ -178,6 +179,7 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
         "train=published codes with losses on a part of the training images, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
         # by how much: docs/guide/results.md
+        **dict.fromkeys([*few_examples_notes(run), *held_out_notes(run)], True),
         "mdl=quick has three training sizes: codelengths come out too long.": ("mdl", "quick") in presets,
         "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
     }

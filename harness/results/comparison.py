@@ -53,14 +53,15 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
 
     Returns:
         A row per `pair_id` and `eraser_id`: `dataset`, `model`, `setting`, `eraser`; `train_size` and the options that
-        differ between rows, by the names that they have in `runs`; `runs` (their ids); `seeds` (how many);
-        `mean` and `std` of the value over seeds (std: sample standard deviation, missing for one seed);
-        `difference` to the baseline, mean over the seeds that both have; `standard_error` of it over seeds;
+        differ between rows, by the names that they have in `runs`; `runs` (their ids); `seeds` (how many have the
+        value); `mean` and `std` of the value over these (std: sample standard deviation, missing for one seed);
+        `paired_seeds`, how many of them the baseline has as well: what follows is over these alone;
+        `difference` to the baseline, its mean; `standard_error` of it over seeds;
         `p_value` of Student's t, two-sided; `p_holm`, corrected for all rows (Holm 1979); both missing for one
         seed, which is not tested; `significant` (p_holm ≤ 0.05); `backfires` (significantly below the baseline);
         `error_over_examples`, the bootstrap's standard error over test examples, where value is "test_loss_bits" and
         the runs kept their losses.
-        The difference is missing for the baseline itself, and where no seed is shared.
+        The difference is missing, and `paired_seeds` 0, for the baseline itself and where no seed is shared.
 
     Raises:
         ValueError: there is no such column of numbers, or no run of the baseline.
@@ -92,8 +93,9 @@ def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
     return len(values) > len({eraser for eraser, _ in values})
 
 
-_UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan)
+_UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan, seeds=0)
 _COLUMNS = (
-    "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std", "difference",
-    "standard_error", "p_value", "p_holm", "significant", "backfires", "error_over_examples",
+    "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std",
+    "paired_seeds", "difference", "standard_error", "p_value", "p_holm", "significant", "backfires",
+    "error_over_examples",
 )  # fmt: skip

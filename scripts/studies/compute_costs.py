@@ -98,7 +98,7 @@ def epochs_seen(roots: Sequence[Path]) -> Epochs:
 
 def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> RunGroup:
     shape, classes, examples = sized(config.dataset, chosen.size)
-    settings, sizes = config.train, chunk_sizes(examples, config.mdl)
+    settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
     step = Step.of(Target(config.model).build(Classifier, shape, classes), shape)
     assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
     epochs = seen.get(training(config.plain, sizes), assumed)

@@ -2,16 +2,18 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints four tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
+Prints five tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
 32 × 32, and draws what each eraser adds to the control: in the paper, in our recipe (train=paper) and in the published
 one (train=published). The second table has the other settings of the published recipe that were run, and its scores
-by the averaged weights x. The others say what Table 16 would be if every training had ended after so many epochs, by
-the lowest validation loss up to then: trainings of at most 50 epochs, and longer ones, of which the last size may be
-unfinished.
+by the averaged weights x. The third has the distance from the paper of two recipes that were chosen to fit it: in its
+standard deviations over seeds, and in standard errors of the difference of two means. The others say what Table 16
+would be if every training had ended after so many epochs, by the lowest validation loss up to then: trainings of at
+most 50 epochs, and longer ones, of which the last size may be unfinished.
 """
 
 import argparse
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +44,9 @@ _LATE_ENDS = (50, 100, 200, 300, 500, 1_000, 30_000)
 _SHORT = "published, float32, 50 epochs"
 _AVERAGED = "average x scored"
 _LONG = ("published, float32", "published, float32, state restored")
+_SEEDS = 5  # of the paper
 _SIZES = [1_024, 2_375, 4_157, 6_507, 9_606, 13_694, 19_086, 26_198, 35_579, 47_952]  # of the paper's code
+_CHOSEN = {"mlp": _SHORT, "lenet": f"{_SHORT}, learning rate 0.0002"}  # recipes that were chosen to fit a row
 _PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
 _COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
           _SHORT)  # fmt: skip
@@ -170,6 +174,28 @@ def other_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
         yield _row(f"{display_name(model)}, {recipe.removeprefix('published, ')}", row)
 
 
+def distance_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
+    """Yield the third table in Markdown: distances from the paper."""
+    yield from _header("less the paper")
+    for model, recipe in _CHOSEN.items():
+        rows: dict[str, dict[str, str]] = defaultdict(dict)
+        for eraser, values in seeds_of(cells, recipe, model).items():
+            (mean, deviation), ours = entry_of(model, eraser), Spread.of(values)
+            rows[recipe.removeprefix("published, ")][eraser] = f"{ours.mean - mean:+.2f}"
+            if deviation:
+                rows["in its standard deviations"][eraser] = f"{(ours.mean - mean) / deviation:+.1f}"
+            if ours.std is not None:
+                error = math.hypot(deviation / math.sqrt(_SEEDS), ours.std / math.sqrt(len(values)))
+                rows["in standard errors"][eraser] = f"{(ours.mean - mean) / error:+.1f}"
+        for name, row in rows.items():
+            yield _row(f"{display_name(model)}, {name}", row)
+
+
+def entry_of(model: str, eraser: str) -> tuple[float, float]:
+    """Return the paper's mean and standard deviation for an eraser, or for that of which it is a variant."""
+    return ENTRIES[model][eraser.removesuffix("_truncated").removesuffix("_published")]
+
+
 def _lowest_by_patience(losses: Iterable[float]) -> float:
     """Return the lowest loss before the first `_PATIENCE` epochs in a row without improvement."""
     best, failures = float("inf"), 0
@@ -212,7 +238,7 @@ def _by_epochs(title: str, rows: Mapping[Cell, Sequence[Sequence[float]]], ends:
     yield "| --- " * (len(ends) + 2) + "|"
     for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
         shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
-        mean, deviation = ENTRIES[cell.model][cell.eraser.removesuffix("_truncated").removesuffix("_published")]
+        mean, deviation = entry_of(cell.model, cell.eraser)
         name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
         yield f"| {name} | " + " | ".join(shown) + f" | {mean:.2f} ± {deviation:.2f} |"
 
@@ -261,9 +287,8 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results_in(options.runs))
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    print(
-        "\n\n".join("\n".join(lines) for lines in (table_lines(cells), other_lines(cells), epoch_lines(options.runs)))
-    )
+    tables = (table_lines(cells), other_lines(cells), distance_lines(cells), epoch_lines(options.runs))
+    print("\n\n".join("\n".join(lines) for lines in tables))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0

@@ -90,3 +90,49 @@ def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
 def test_results_of_before_can_be_read() -> None:
     old = {"n": 9, "mean_gap": 0.1, "covariance_gap": 0.2, "edit_size": 0.0, "out_of_range": 0.0, "rounding": 1e-7}
     assert Certificate(**old).linear_r2 is None
+
+
+def hidden_states() -> tuple[torch.Tensor, torch.Tensor]:
+    """Hidden states [40, 5, 6], and a label for each token."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randint(0, 3, (40, 5), generator=generator)
+    return torch.randn(40, 5, 6, dtype=torch.float64, generator=generator) * (1 + z[..., None]) + z[..., None], z
+
+
+@pytest.mark.parametrize("concept", ["classes", "real numbers"])
+def test_tokens_are_certified_as_the_vectors_that_they_are(concept: str) -> None:
+    x, z = hidden_states()
+    if concept == "real numbers":
+        z = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    erased = 0.9 * LeaceEraser.fit(x, z)(x)
+    certificate = certify(x, erased, z)
+    assert certificate == certify(x.flatten(0, 1), erased.flatten(0, 1), z.flatten())
+    assert certificate.n == 200
+
+
+def test_tokens_share_the_label_of_their_sequence_where_the_reference_is_of_tokens() -> None:
+    x, z = hidden_states()[0], torch.arange(40) % 3
+    moments = ClassMoments.fit(x, z, dim=6)
+    erased = LeaceEraser.from_moments(moments)(x)
+    certificate = certify(x, erased, z, moments)
+    assert certificate == certify(x.flatten(0, 1), erased.flatten(0, 1), z.repeat_interleave(5), moments)
+    assert certificate.n == 200
+    assert certify(x, x, z).n == 40  # by default an example is all of x[0]
+
+
+def test_arrays_and_lists_are_certified_as_tensors() -> None:
+    x, z = hidden_states()[0][:, 0], torch.arange(40) % 2
+    erased = LeaceEraser.fit(x, z)(x)
+    assert certify(x.numpy(), erased.numpy(), z.tolist()) == certify(x, erased, z)
+
+
+def test_examples_that_cannot_be_certified_are_refused(digits) -> None:
+    x, z = digits
+    moments = ClassMoments.fit(x, z)
+    with pytest.raises(ValueError, match="erased has dtype torch.int64: give the examples in the floating dtype"):
+        certify(x, x.long(), z)
+    for spoilt in ((x, x * torch.nan), (x * torch.nan, x)):
+        with pytest.raises(ValueError, match="holds values that are not finite"):
+            certify(*spoilt, z, moments)
+    with pytest.raises(ValueError, match="there are no examples"):
+        certify(x[:0], x[:0], z[:0], moments)

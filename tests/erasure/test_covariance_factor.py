@@ -1,8 +1,11 @@
 """Square-root factors of covariances against their definition."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from erasure import ClassMoments, ConceptMoments, LeaceEraser
 from erasure.covariance_factor import CovarianceFactor
 
 
@@ -59,3 +62,43 @@ def test_a_rank_that_so_few_examples_cannot_have_is_refused() -> None:
     assert CovarianceFactor(sigma, examples=8).rank == 7
     with pytest.raises(ValueError, match="7 examples has rank 7, above the possible 6: rounding passes for variance"):
         CovarianceFactor(sigma, examples=7)
+
+
+def test_noise_of_the_data_s_precision_is_not_variance() -> None:
+    """Rounding of float32 passes for variance in float64, and an eraser of it amplifies rounding a million times."""
+    root = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    exact = root @ torch.randn(5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    noise = 1 + torch.randn(4000, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for dtype, roundings in ((torch.float32, 10), (torch.bfloat16, 0)):
+        epsilon = torch.finfo(dtype).eps
+        states = (exact * (1 + roundings * epsilon * noise)).to(dtype).double()
+        assert CovarianceFactor(torch.cov(states.T)).rank == 8
+        assert CovarianceFactor(torch.cov(states.T), epsilon=epsilon).rank == 5
+        far = (exact + 100).to(dtype).double()
+        assert CovarianceFactor(torch.cov(far.T), far.mean(0), epsilon=epsilon).rank <= 5
+
+
+@pytest.mark.parametrize("width", [6, 16, 64, 128])
+def test_erasers_of_low_rank_states_hardly_amplify_rounding(width: int) -> None:
+    for seed in range(3):
+        torch.manual_seed(seed)
+        linear, norm = torch.nn.Linear(width, width), torch.nn.LayerNorm(width)
+        z = torch.arange(4000) % 4
+        x = torch.randn(4000, width) + torch.randn(4, width)[z]
+        with torch.no_grad():
+            states = norm(LeaceEraser.fit(linear(x), z).to(torch.float32)(linear(x)))
+        eraser, half = LeaceEraser.fit(states, z), LeaceEraser.fit(states.bfloat16(), z)
+        assert torch.linalg.matrix_norm(eraser.left @ eraser.right, 2) < 1e3
+        error = half.to(torch.float32)(states.bfloat16()).double() - half(states.bfloat16().double())
+        assert float((error / states.std(0)).abs().max()) < 0.05
+
+
+def test_moments_carry_the_least_precision_of_their_data(tmp_path: Path) -> None:
+    x, z = torch.randn(20, 3), torch.arange(20) % 2
+    for moments in (ClassMoments(3, 2), ConceptMoments(3, 2)):
+        assert moments.update(x.double(), z).epsilon == torch.finfo(torch.float64).eps
+        assert moments.update(x, z).epsilon == torch.finfo(torch.float32).eps
+        other = type(moments)(3, 2).update(x.bfloat16(), z)
+        assert moments.merge(other).epsilon == torch.finfo(torch.bfloat16).eps
+        moments.save(tmp_path / "moments.safetensors")
+        assert type(moments).load(tmp_path / "moments.safetensors").epsilon == moments.epsilon

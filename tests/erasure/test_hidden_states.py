@@ -1,11 +1,16 @@
 """Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from erasure import ClassMoments, IdentityEraser, erase, fit_layers
+from erasure import ClassMoments, ConceptMoments, IdentityEraser, LeaceEraser, attach, erase, fit_layers, fold_layers
+from tests.processes import PROCESSES
 
 BLOCKS = [f"blocks.{i}" for i in range(4)]
 
@@ -97,7 +102,60 @@ class Shared(nn.Module):
 def test_a_module_that_does_not_run_once_is_refused(name: str, times: int) -> None:
     batches = [(torch.randn(8, 4), torch.arange(8) % 2)]
     with pytest.raises(ValueError, match=f"{name} runs {times} times in a pass: only what runs once"):
-        fit_layers(Shared(), batches, [name], num_classes=2)
+        fit_layers(Shared().eval(), batches, [name], num_classes=2)
+
+
+def test_a_module_that_does_not_run_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    model, eraser = Shared(), LeaceEraser.fit(torch.randn(8, 4), torch.arange(8) % 2)
+    with erase(model, {"idle": eraser}):
+        model(torch.randn(3, 4))
+        assert "idle did not run, so that nothing is erased there" in caplog.text
+        model(torch.randn(3, 4))
+    assert len(caplog.records) == 1
+    with erase(model, {"idle": eraser}):
+        model.idle(torch.randn(3, 4))
+    assert len(caplog.records) == 1
+
+
+def hooks_of(model: nn.Module) -> int:
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    model, x, z = nn.Sequential(nn.Linear(6, 6), nn.ReLU()).eval(), torch.randn(60, 6), torch.arange(60) % 2
+    eraser, before = LeaceEraser.fit(model(x).detach(), z), model(x)
+    for wrong in ({"0": eraser, "typo": eraser}, {"0": eraser, "1": lambda x: x}, {"0": eraser, "1": LeaceEraser}):
+        with pytest.raises(ValueError, match=r"no module 'typo'|erasers\['1'\] is .*: give a fitted eraser"):
+            attach(model, wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(KeyError), erase(model, {"0": eraser}):
+        raise KeyError
+    for batches in ([(x, z), (x[:, :5], z)], [(x, z), (x, z[:50])]):
+        with pytest.raises((ValueError, RuntimeError)):
+            fit_layers(model, batches, ["0", "1"], num_classes=2)
+    assert hooks_of(model) == 0
+    assert "forward" not in vars(model[0])
+    assert torch.equal(model(x), before)
+
+
+def test_attached_erasers_come_first_in_the_order_of_attachment_until_they_are_removed() -> None:
+    model, x = nn.Sequential(nn.Identity()), torch.randn(5, 4)
+    seen = list[Tensor]()
+    model[0].register_forward_hook(lambda *arguments: seen.append(arguments[-1]))
+    first, second = attach(model, {"0": Shift(torch.zeros(4), 2)}), attach(model, {"0": Plus(torch.zeros(4), 2)})
+    assert torch.equal(model(x), 2 * x + 1)
+    assert torch.equal(seen[0], 2 * x + 1)
+    first.remove()
+    first.remove()
+    assert torch.equal(model(x), x + 1)
+    second.remove()
+    assert torch.equal(model(x), x)
+
+
+class Plus(Shift):
+    version = 1
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        return x + 1
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((5,), 5), ((4, 5), 5), ((3, 2, 5), 30)])
@@ -107,3 +165,193 @@ def test_three_axes_are_tokens_and_others_whole_examples(shape: tuple[int, ...],
     (eraser,) = fit_layers(nn.Sequential(nn.Identity()), [(x, torch.arange(90) % 3)], ["0"], num_classes=3).values()
     assert eraser.mean.shape == (dim,)
     torch.testing.assert_close(eraser.mean, x.reshape(-1, dim).mean(0), rtol=0, atol=1e-5)
+
+
+class Block(nn.Module):
+    """A residual block that counts how often it runs."""
+
+    def __init__(self, d: int = 6) -> None:
+        super().__init__()
+        self.norm1, self.inner, self.norm2, self.outer = (
+            nn.LayerNorm(d),
+            nn.Linear(d, d),
+            nn.LayerNorm(d),
+            nn.Linear(d, d),
+        )
+        self.runs = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
+        x = x + self.inner(self.norm1(x)).tanh()
+        x += self.outer(self.norm2(x)).tanh()  # in place, as in some networks
+        return x
+
+
+class Stack(nn.Module):
+    """Blocks one after another; with `skip`, the first one's output is read again by each."""
+
+    def __init__(self, depth: int, *, skip: bool = False) -> None:
+        super().__init__()
+        self.embed, self.skip = nn.Linear(6, 6), skip
+        self.blocks = nn.ModuleList(Block() for _ in range(depth))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = first = self.embed(x)
+        for i, block in enumerate(self.blocks):
+            x = block(x + first if self.skip and i else x)
+            first = x if i == 0 else first
+        return x
+
+
+def stack(depth: int, *, skip: bool = False) -> Stack:
+    torch.manual_seed(0)
+    return Stack(depth, skip=skip).double().eval()
+
+
+def tokens(count: int = 3) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    z = [torch.randint(2, (20, 5), generator=generator) for _ in range(count)]
+    return [(torch.randn(20, 5, 6, generator=generator).double() + one[..., None], one) for one in z]
+
+
+def one_pass_for_each_module(
+    model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: list[str]
+) -> dict[str, Any]:
+    """Fit as `fit_layers` does, but run the whole network for each module."""
+    fitted: dict[str, Any] = {}
+    z = torch.cat([one for _, one in batches])
+    for name in names:
+        with erase(model, fitted):
+            fitted[name] = LeaceEraser.fit(states_of(model, batches, [name])[name], z)
+    return fitted
+
+
+PARTS = [f"blocks.{i}.{part}" for i in range(3) for part in ("norm1", "inner", "norm2", "outer")]
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (stack(4), BLOCKS),
+        (stack(4, skip=True), ["embed", *BLOCKS]),
+        (stack(3), PARTS),
+        (stack(3), ["embed", *(f"blocks.{i}{part}" for i in range(3) for part in (".norm1", ".norm2", ""))]),
+    ],
+)
+@pytest.mark.parametrize("kind", [list, iter])
+def test_one_sweep_fits_what_one_pass_for_each_module_fits(model: Stack, names: list[str], kind: Any) -> None:
+    expected = one_pass_for_each_module(model, tokens(), names)
+    erasers = fit_layers(model, kind(tokens()), names[::-1], num_classes=2)
+    assert list(erasers) == names
+    for name, eraser in erasers.items():
+        for field, tensor in eraser.state_dict().items():
+            torch.testing.assert_close(tensor, expected[name].state_dict()[field], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("depth", "count", "most"), [(12, 1, 26), (12, 8, 14)])
+def test_a_block_runs_about_once_for_each_batch(depth: int, count: int, most: int) -> None:
+    model = stack(depth)
+    fit_layers(model, tokens(count), [f"blocks.{i}" for i in range(depth)], num_classes=2)
+    assert sum(block.runs for block in model.blocks) <= most * count  # pyright: ignore
+
+
+def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> None:
+    model, (x, z) = stack(2), tokens(1)[0]
+    mask = torch.rand(20, 5, generator=torch.Generator().manual_seed(1)) < 0.7
+    names = ["embed", "blocks.0", "blocks.1"]
+    expected = fit_layers(model, [(x[mask], z[mask])], names, num_classes=2)
+    ignored = torch.where(mask, z, -100)
+    real = fit_layers(model, [(x[mask], z[mask].double())], names)
+    several = fit_layers(model, [(x[mask], {"a": z[mask], "b": x[mask][:, :2]})], names, num_classes={"a": 2})
+    both = {"a": ignored, "b": x[..., :2]}
+    found = [
+        (expected, fit_layers(model, [(x, z, mask)], names, num_classes=2)),
+        (expected, fit_layers(model, [({"x": x, "mask": mask}, z)], names, num_classes=2, mask="mask")),
+        (expected, fit_layers(model, [{"x": x, "mask": mask, "z": z}], names, num_classes=2, z="z", mask="mask")),
+        (expected, fit_layers(model, [(x, ignored)], names, num_classes=2)),
+        (expected, fit_layers(model, [(x, torch.where(mask, z, 7))], names, num_classes=2, ignore_index=7)),
+        (real, fit_layers(model, [(x, z.double(), mask)], names)),
+        (several, fit_layers(model, [(x, both)], names, num_classes={"a": 2})),
+        (several, fit_layers(model, [{"x": x} | both], names, num_classes={"a": 2}, z=["a", "b"])),
+    ]
+    for wanted, erasers in found:
+        for name in names:
+            for field, tensor in erasers[name].state_dict().items():
+                torch.testing.assert_close(tensor, wanted[name].state_dict()[field], rtol=0, atol=1e-12)
+
+
+def test_several_and_real_valued_concepts_are_erased() -> None:
+    model, (x, z) = stack(2), tokens(1)[0]
+    concepts = {"label": z, "first": x[..., 0]}
+    erasers = fit_layers(model, [(x, concepts)], ["blocks.0", "blocks.1"], num_classes={"label": 2})
+    with erase(model, erasers):
+        states = states_of(model, [(x, z)], ["blocks.0", "blocks.1"])
+    for each in states.values():
+        assert ConceptMoments.fit(each, concepts).cross.abs().max() < 1e-12
+
+
+def test_inputs_are_erased_as_they_enter() -> None:
+    model, batches = stack(3), tokens()
+    names = [f"blocks.{i}.inner" for i in range(3)]
+    erasers = fit_layers(model, batches, names, num_classes=2, inputs=True)
+    seen: dict[str, list[Tensor]] = {name: [] for name in names}
+    hooks = [
+        model.get_submodule(name).register_forward_pre_hook(lambda _, given, name=name: seen[name].append(given[0]))
+        for name in names
+    ]
+    x, z = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    for inside in (False, True):
+        with erase(model, erasers if inside else {}, inputs=True), torch.no_grad():
+            model(x)
+        gaps = [worst_gap(states.pop(), z) for states in seen.values()]
+        assert max(gaps) < 1e-12 if inside else max(gaps) > 1e-2
+    for hook in hooks:
+        hook.remove()
+    with torch.no_grad():
+        folded = fold_layers(model, erasers, x, inputs=True)(x)
+        with erase(model, erasers, inputs=True):
+            torch.testing.assert_close(folded, model(x), rtol=0, atol=1e-10)
+
+
+def fit_in_process(rank: int, rendezvous: str, path: str) -> None:
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    erasers = fit_layers(stack(3), tokens()[rank::2], BLOCKS[:3], num_classes=2, group=dist.group.WORLD)
+    if rank == 0:
+        torch.save({name: eraser.state_dict() for name, eraser in erasers.items()}, path)
+    dist.destroy_process_group()
+
+
+def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
+    arguments = (f"file://{tmp_path / 'rendezvous'}", str(tmp_path / "erasers.pt"))
+    processes = [PROCESSES.Process(target=fit_in_process, args=(rank, *arguments)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    erasers = fit_layers(stack(3), tokens(), BLOCKS[:3], num_classes=2)
+    for name, tensors in torch.load(arguments[1]).items():
+        for field, tensor in tensors.items():
+            expected = erasers[name].state_dict()[field]
+            if field in ("left", "right"):  # whose signs are arbitrary
+                tensor, expected = tensor.abs(), expected.abs()
+            torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-12)
+
+
+def test_progress_is_reported_to_a_function() -> None:
+    seen = list[tuple[str, float, str]]()
+    fit_layers(stack(2), tokens(), BLOCKS[:2], num_classes=2, on_progress=lambda *report: seen.append(report))
+    assert [report for report in seen if report[0] == "erasers of hidden states"] == [
+        ("erasers of hidden states", 0.0, "blocks.0"),
+        ("erasers of hidden states", 0.5, "blocks.1"),
+    ]
+
+
+@pytest.mark.parametrize("backend", ["eager"])
+def test_a_network_compiled_with_erasers_is_itself_afterwards(backend: str) -> None:
+    model, (x, z) = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)).double().eval(), tokens(1)[0]
+    erasers = fit_layers(model, [(x, z)], ["0", "2"], num_classes=2)
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    with torch.no_grad(), erase(model, erasers):
+        assert worst_gap(compiled(x), z) < 1e-12
+    assert worst_gap(compiled(x).detach(), z) > 1e-3

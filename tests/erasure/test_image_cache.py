@@ -2,15 +2,19 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from erasure.dataset import LabelledImages, RawImages
+from erasure.datasets.digits import Digits
 from erasure.datasets.mnist import Mnist
 from erasure.image_cache import raw_images, raw_key
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, save_tensors
 from tests.erasure.datasets.test_image_folder import folder, write_images
-from tests.erasure.made_up_datasets import write_cifar10, write_mnist
+from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist
 
 
 def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, monkeypatch) -> None:
@@ -45,3 +49,40 @@ def test_entries_from_before_there_were_mixtures_still_load(tmp_path: Path, monk
     save_tensors(path, tensors, metadata)
     monkeypatch.setattr(Mnist, "load", None)
     assert raw_images(mnist, cache).parts == {}
+
+
+def described(images: Tensor, labels: list[int], names: tuple[str, ...], test: Tensor | None = None) -> Digits:
+    class Described(Digits):
+        def load(self) -> RawImages:
+            held_out = None if test is None else LabelledImages(test, torch.zeros(len(test), dtype=torch.int64))
+            return RawImages(
+                LabelledImages(images, torch.tensor(labels)), held_out, names, bounded=images.shape[-1] > 1
+            )
+
+    return Described(name="mine", **OPTIONS)
+
+
+IMAGES = torch.arange(6 * 4, dtype=torch.uint8).view(6, 1, 2, 2)
+
+
+def test_repeated_images_empty_classes_and_classes_called_nan_are_said(tmp_path: Path, caplog) -> None:
+    def said(*args: Any) -> list[str]:
+        caplog.clear()
+        raw_images(described(*args), Cache(tmp_path))
+        return caplog.messages
+
+    labels = [0, 1, 0, 1, 0, 1]
+    assert said(IMAGES, labels, ("a", "b"), IMAGES[:0]) == []
+    test = torch.cat([IMAGES[2:4], 100 + IMAGES[:1]])
+    assert said(IMAGES, labels, ("a", "b"), test) == ["mine: 2 of 3 test images are also training images"]
+    repeated = IMAGES[[0, 1, 2, 3, 3, 3]]
+    line = "mine: 2 of 6 images repeat an earlier one, and the splits may share them"
+    assert said(repeated, labels, ("a", "b")) == [line]
+    assert said(repeated, labels, ("a", "b"), test[2:]) == []
+    assert said(repeated.view(6, 4, 1, 1).float(), labels, ("a", "b")) == []  # vectors may well be equal
+    numbers = tuple(map(str, range(8)))
+    line = "mine: 6 of 8 classes have no training example: '0', '2', '3', '4', '5', …"
+    assert said(IMAGES, [1, 6, 1, 6, 1, 6], numbers) == [line]
+    assert said(IMAGES, labels, ("a", "nan")) == [
+        "mine: class 'nan' has 3 training examples: are their labels missing?"
+    ]

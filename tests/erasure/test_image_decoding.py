@@ -1,6 +1,7 @@
 """Pixels of images of every mode, and images that are broken."""
 
 import io
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -68,6 +69,23 @@ def tiff(dtype: type) -> bytes:
     return encoded(Image.fromarray(GREYS.astype(dtype)), "TIFF")
 
 
+def layered_tiff(values: np.ndarray, *, photometric: int) -> bytes:
+    """A TIFF of any number of values per pixel [H, W, values], as cameras of many bands write them."""
+    (height, width, samples), data = values.shape, values.tobytes()
+    bits = 8 * values.dtype.itemsize
+    depth = struct.pack(f"<{samples}H", *[bits] * samples).ljust(4, b"\0")
+    fields = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, samples, bits), (262, 3, 1, photometric)]
+    fields += [(273, 4, 1, 8 + len(depth)), (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(data))]
+    if samples > 3:
+        fields.append((338, 3, 1, 0))  # one more value, of no known meaning
+    if samples > 2:
+        fields[2] = (258, 3, samples, 8)  # where `depth` is
+    entries = b"".join(struct.pack("<HHII", *field) for field in fields)
+    start = 8 + len(depth) + len(data)
+    directory = struct.pack("<H", len(fields)) + entries + bytes(4)
+    return b"II*\0" + struct.pack("<I", start) + depth + data + directory
+
+
 CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
 
 
@@ -77,6 +95,9 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
         (b"not an image", r"a cannot be read as an image \(cannot identify image file\): replace or delete it"),
         (tiff(np.float32), "a has values of mode F, whose range is not known"),
         (tiff(np.int32), "a has values of mode I, whose range is not known"),
+        (layered_tiff(np.zeros((3, 2, 4), np.uint8), photometric=2), "a has 4 values per pixel: save it as grayscale"),
+        (layered_tiff(np.zeros((3, 2, 1), np.uint16), photometric=0), "a has 16 bits per value and 0 for white"),
+        (encoded(Image.fromarray(COLOURS), "EPS"), "a is a file of format EPS, which is not read: save it as .png"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-9], "a cannot be read as an image"),
         (encoded(Image.fromarray(COLOURS), "JPEG", exif=CORRUPT_EXIF), "a cannot be read as an image"),
@@ -86,6 +107,29 @@ def test_what_has_no_clear_meaning_or_is_cut_is_named(content: bytes, said: str)
     with pytest.raises(ValueError, match=said) as caught:
         decode_all([("a", content)], size=None, channels=3)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "WEBP", "TIFF", "MPO"])
+def test_of_several_frames_the_first_is_read_which_a_line_says(kind: str, caplog) -> None:
+    first, second = Image.new("RGB", (8, 6), "black"), Image.new("RGB", (8, 6), "white")
+    content = encoded(first, kind, save_all=True, append_images=[second])
+    assert not decode_all([("a", content), ("b", encoded(first))], size=None, channels=3).any()
+    expected = [] if kind == "MPO" else ["1 images have several frames, of which the first is read: a is one"]
+    assert caplog.messages == expected  # the further frames of a photograph are its previews
+
+
+@pytest.mark.filterwarnings("ignore:Truncated File Read")
+@pytest.mark.parametrize("kind", ["WEBP", "TIFF", "BMP", "GIF", "PPM"])
+def test_other_formats_keep_their_pixels_and_are_refused_when_cut(kind: str) -> None:
+    few = COLOURS // 128 * 255  # GIF has 256 colours
+    content = encoded(Image.fromarray(few), kind, **({"lossless": True} if kind == "WEBP" else {}))
+    whole = decode(content, "a", size=None, channels=3)
+    assert np.array_equal(whole, few)
+    for cut in range(len(content) // 4, len(content)):
+        try:
+            assert np.array_equal(decode(content[:cut], "a", size=None, channels=3), whole)
+        except ValueError:
+            continue
 
 
 def flipped(content: bytes, position: int) -> bytes:

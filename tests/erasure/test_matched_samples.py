@@ -5,7 +5,9 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments, order_spectrum
+from erasure.datasets.digits import Digits
 from erasure.matched_samples import COUNTERPARTS, counterpart
+from erasure.splits import splits
 
 CLASSES = 3
 
@@ -85,6 +87,24 @@ def test_swap_has_the_means_and_covariances_of_the_classes_that_it_moves_to() ->
         assert gap(moved.T.cov(correction=0), x[z == t].T.cov(correction=0)) < 1e-9
 
 
+def test_swap_of_many_classes_misses_sample_moments_of_the_digits_which_order_2_has() -> None:
+    """Each class gets about four images of every other, which differ from that class: see docs/learning_order.md."""
+    digits = Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
+    test = splits(digits, digits.load())["test"]
+    x, z = test.images.double().flatten(1), test.labels
+    theirs = ClassMoments.fit(x, z)
+
+    def off(name: str) -> tuple[float, float]:
+        ours = ClassMoments.fit(*counterpart(name, x, z))
+        mean = (ours.means - theirs.means).norm(dim=1).max() / theirs.total.trace().sqrt()
+        return float(mean), max(
+            float((ours.covariance(j) - theirs.covariance(j)).norm() / theirs.covariance(j).norm()) for j in range(10)
+        )
+
+    assert max(off("order2")) < 1e-12
+    assert off("swap") == pytest.approx((0.16, 0.65), abs=0.005)
+
+
 def test_quantile_has_the_marginals_of_the_other_class() -> None:
     x, z = skewed(n=999)
     two = z < 2
@@ -121,6 +141,26 @@ def test_constant_coordinates_stay_constant() -> None:
 def test_what_cannot_be_drawn_is_refused(name: str, labels: list[int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         counterpart(name, torch.randn(4, 2), torch.tensor(labels))
+
+
+def test_arrays_and_tokens_are_taken_as_examples() -> None:
+    x, z = skewed(n=300)
+    for name in COUNTERPARTS:
+        expected = counterpart(name, x, z)
+        for given in ((x.numpy(), z.numpy()), (x.view(60, 5, 6), z.view(60, 5)), (x, z.tolist())):
+            drawn = counterpart(name, *given)
+            assert torch.equal(drawn.x.view(x.shape), expected.x)
+            assert torch.equal(drawn.z.flatten(), expected.z)
+            assert drawn.x.shape[:-1] == drawn.z.shape
+
+
+def test_examples_that_a_counterpart_cannot_be_drawn_in_are_refused() -> None:
+    x, z = skewed(n=30)
+    for wrong, said in ((x.long(), r"integers \(torch.int64\)"), (x * torch.nan, "values that are not finite")):
+        with pytest.raises(ValueError, match=f"x holds {said}"):
+            counterpart("independent", wrong, z)
+    with pytest.raises(ValueError, match="z has dtype torch.float64: labels are integers"):
+        counterpart("order1", x, z.double())
 
 
 def test_a_linear_model_has_the_same_squared_loss_on_the_data_and_on_what_shares_means_and_covariances() -> None:

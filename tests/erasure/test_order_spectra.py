@@ -1,6 +1,7 @@
 """The order spectrum against explicit Hermite tensors, planted orders, and chance."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,20 @@ def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> No
     assert torch.stack([s.shares > 2 * s.errors for s in spectra]).double().mean() < 0.01
 
 
+@pytest.mark.parametrize(("d", "least", "most"), [(1, 0.4, 0.6), (5, 0.8, 0.97)])
+def test_an_order_that_is_not_detected_need_not_be_absent(d: int, least: float, most: float) -> None:
+    """A skew of 0.6 in one of two classes, along one direction of d, in 300 examples (docs/orders.md)."""
+
+    def missed(seed: int) -> bool:
+        x, z = normal(300, d, seed=seed), torch.arange(300) % 2
+        exponential = torch.empty(300, 11).exponential_(generator=torch.Generator().manual_seed(seed))
+        skewed = (exponential.sum(1) - 11) / 11**0.5  # skew 2 / sqrt(11)
+        x[:, 0] = torch.where(z == 0, skewed, x[:, 0])
+        return bool(spectrum(x, z, orders=3, permutations=0).z_scores[2] <= 2)
+
+    assert least < sum(map(missed, range(200))) / 200 < most
+
+
 @pytest.mark.parametrize("moved", [0.0, 2.0])  # far from white, kernels have a mean
 def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
     x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
@@ -163,11 +178,30 @@ def test_the_reference_whitens() -> None:
         (normal(6, 2), torch.zeros(6, dtype=torch.int64), {}, r"class sizes \[6\]"),
         (torch.ones(6, 2), torch.arange(6) % 2, {}, "all examples are alike"),
         (normal(6, 2), torch.arange(6) % 2, {"orders": 0}, "orders=0"),
+        (normal(6, 2) * torch.nan, torch.arange(6) % 2, {}, "x holds values that are not finite"),
+        (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 2) * torch.inf}, "values that are not finite"),
+        (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 3)}, r"reference has shape \(6, 3\): expected"),
+        (normal(6, 2), torch.arange(6) % 2, {"whitening": Whitening.fit(normal(6, 3), 2)}, r"x has shape \(6, 2\)"),
+        (normal(6, 2), torch.rand(6), {}, "z has dtype torch.float32: labels are integers"),
+        (normal(6, 2), torch.arange(5) % 2, {}, r"z has shape \(5,\): expected one label per example"),
+        (normal(6, 2), torch.arange(6) % 2 - 1, {}, "label -1 is out of range"),
+        (torch.ones(6), torch.arange(6) % 2, {}, "examples are rows"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, int], said: str) -> None:
+def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        order_spectrum(x, z, **options)  # pyright: ignore[reportArgumentType]
+        order_spectrum(x, z, **options)
+
+
+def test_tokens_and_arrays_are_taken_as_the_vectors_that_they_are() -> None:
+    x, z = signs(300, 3, 4)
+    expected = spectrum(x, z, permutations=2)
+    tokens, labels = x.view(60, 5, 4), z.view(60, 5)
+    for given in ((tokens, labels), (tokens.numpy(), labels.numpy()), (x.numpy(), z.tolist())):
+        (ours,) = order_spectrum(*given, directions=[4], permutations=2, reference=given[0])
+        assert ours.n == 300
+        assert torch.equal(ours.shares, expected.shares)
+        assert torch.equal(ours.by_example, expected.by_example)
 
 
 def test_the_error_is_the_jackknifes_to_the_digit() -> None:

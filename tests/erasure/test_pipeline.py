@@ -22,7 +22,7 @@ from erasure import (
     pipeline,
 )
 from erasure.certificate import BrokenGuaranteeError
-from erasure.dataset import LabelledImages, RawImages
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
@@ -277,3 +277,44 @@ def test_other_pixels_another_eraser_option_dtype_or_version_have_another_key(
     keys.append(key_of(digits_source))
     assert len(set(keys)) == len(keys)
     assert key_of(digits_source, steps=1, tolerance=2) == key_of(digits_source, tolerance=2, steps=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Textures(Source):
+    """Three classes of 60 images, and the side that they are brought to."""
+
+    size: int
+    version = 1
+
+    def load(self) -> RawImages:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(180, 3, self.size, self.size, generator=generator)
+        return RawImages(LabelledImages(images, torch.arange(180) % 3), None, ("bark", "cloth", "sand"))
+
+    def content(self) -> str:
+        return "textures"
+
+
+def test_too_few_images_for_an_eraser_are_named_before_it_is_fitted_and_when_it_is_cached(tmp_path, caplog) -> None:
+    options = {"name": "textures", "flip": True, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+    caplog.set_level("INFO")
+    for cached in (False, True):
+        caplog.clear()
+        erase(Textures(size=12, **options), LeaceEraser, Cache(tmp_path))
+        messages = [record.getMessage() for record in caplog.records]
+        warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert warnings == [
+            "class moments cannot be estimated from 130 examples (43 in the smallest class) of 432 values each: "
+            "erasure makes them equal on these very examples, and not on others; take smaller images (dataset.size=6) "
+            "or more of them"
+        ]
+        fits = [i for i, message in enumerate(messages) if message.startswith("fitting LeaceEraser")]
+        assert fits == [] if cached else messages.index(warnings[0]) < fits[0]
+    caplog.clear()
+    erase(Textures(size=6, **options), LeaceEraser, Cache(tmp_path))  # as it says
+    erase(Textures(size=12, **options), IdentityEraser, Cache(tmp_path))
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    erase(Textures(size=6, **options), QleaceEraser, Cache(tmp_path))
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot be estimated" in record.getMessage()]
+    assert "class covariances cannot be estimated from the 43 examples of a class, of 108 values each" in warning
+    assert warning.endswith("; take more of them")

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map
+from erasure.polar import polar_factor, rough_polar_factor
+from erasure.relaxed_transport import relaxed_transport_map
+from erasure.transport import NotConvergedError, as_covariances, barycenter, bures_distance, transport_map
 
 
 def root(sigma: Tensor) -> Tensor:
@@ -204,3 +207,107 @@ def test_singular_covariances_have_none(function) -> None:
     singular = torch.diag(torch.tensor([1.0, 2.0, 0.0], dtype=torch.float64)).requires_grad_()
     with pytest.raises(ValueError, match="without full rank has no gradient"):
         function(singular, singular.detach() / 2).sum().backward()
+
+
+ONE = torch.eye(3, dtype=torch.float64)
+NO_COVARIANCES = {
+    "NaN": (torch.where(ONE > 0, ONE, torch.nan), "holds values that are not finite"),
+    "infinite": (ONE * math.inf, "holds values that are not finite"),
+    "asymmetric": (
+        ONE + 0.9 * torch.tensor([[0, 1, 0], [0, 0, 0], [0, 0, 0]]),
+        r"is not symmetric: .*\(A \+ A.T\) / 2",
+    ),
+    "asymmetric where it is small": (
+        torch.tensor([[1e4, 0, 0], [0, 1e-2, 0.9e-2], [0, 0, 1e-2]], dtype=torch.float64),
+        "is not symmetric",
+    ),
+    "indefinite": (torch.diag(torch.tensor([1.0, -4.0, 1.0])), "has the eigenvalue -4: no covariance"),
+    "of a coordinate without variance": (
+        ONE - torch.tensor([[1, 0.3, 0], [0.3, 0, 0], [0, 0, 0]]),
+        "the eigenvalue -0",
+    ),
+    "complex": (ONE + 0.5j * (ONE.flip(0) - ONE.flip(0).T), "is complex: a covariance of real coordinates is real"),
+    "not square": (ONE[:2], r"has shape \[.*\]: covariances are square matrices"),
+    "a vector": (ONE[0], r"has shape \[.*\]: covariances are square matrices"),
+    "empty": (torch.empty(0, 0), r"has shape \[.*\]: covariances are square matrices"),
+}
+
+
+@pytest.mark.parametrize("name", NO_COVARIANCES)
+def test_matrices_that_are_no_covariances_are_refused(name: str) -> None:
+    matrix, said = NO_COVARIANCES[name]
+    eigen = torch.linalg.eigh(ONE)
+    for call in (
+        lambda: bures_distance(matrix, ONE),
+        lambda: bures_distance(ONE, matrix),
+        lambda: transport_map(matrix, ONE),
+        lambda: transport_map(ONE, matrix),
+        lambda: barycenter(matrix[None].expand(2, *matrix.shape)),
+        lambda: relaxed_transport_map(matrix, eigen, 1.0),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
+    with pytest.raises(ValueError, match=r"covariances, matrix 1, "):
+        barycenter(torch.stack([ONE.to(bad := NO_COVARIANCES["NaN"][0]), bad]))
+
+
+def test_rounding_is_no_reason_to_refuse_a_covariance() -> None:
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        for n, d, scales in ((2, 400, 0.0), (20, 50, 6.0), (1000, 50, 6.0), (1000, 400, 0.0)):
+            generator = torch.Generator().manual_seed(n)
+            x = torch.randn(n, d, generator=generator) * torch.logspace(-scales, 0, d) + torch.randn(
+                n, 1, generator=generator
+            )
+            x = x - x.mean(0)
+            assert as_covariances((x.T @ x / n).to(dtype), "x").dtype == dtype
+
+
+def test_a_covariance_without_variance_is_that_of_a_point() -> None:
+    zero = torch.zeros(3, 3)
+    assert float(bures_distance(zero, ONE)) == pytest.approx(3**0.5)
+    assert float(bures_distance(ONE, zero)) == pytest.approx(3**0.5)
+    assert float(bures_distance(zero, zero)) == 0
+    assert not transport_map(ONE, zero).any()
+    with pytest.raises(ValueError, match="rank 0 to one of rank 3"):
+        transport_map(zero, ONE)
+    # S = Σ λ_j (S^½ Σ_j S^½)^½ = λ S^½, so that S = λ²
+    result = barycenter(torch.stack([zero.double(), ONE]), [3, 1])
+    torch.testing.assert_close(result.covariance, ONE / 16)
+    assert not barycenter(torch.stack([zero, zero])).covariance.any()
+    torch.testing.assert_close(relaxed_transport_map(zero, torch.linalg.eigh(ONE), 1.0), torch.eye(3))
+
+
+def test_lists_and_arrays_are_taken_as_matrices_and_weights() -> None:
+    sigmas = covariances(3)
+    expected = barycenter(sigmas, torch.tensor([1.0, 2.0, 3.0])).covariance
+    for weights in ([1, 2, 3], np.array([1.0, 2.0, 3.0])):
+        assert torch.equal(barycenter(sigmas.numpy(), weights).covariance, expected)
+    first, second = sigmas[0].numpy(), sigmas[1].numpy()
+    assert torch.equal(bures_distance(first, second), bures_distance(sigmas[0], sigmas[1]))
+    assert torch.equal(transport_map(first, second), transport_map(sigmas[0], sigmas[1]))
+    for weights in ([1, 2, math.nan], [1, 2, math.inf], [1, 2, 1j], [1, 2]):
+        with pytest.raises(ValueError, match="need 3 numbers, none negative, not all zero"):
+            barycenter(sigmas, weights)
+
+
+def test_shapes_that_do_not_match_are_named() -> None:
+    with pytest.raises(ValueError, match=r"first \[3, 3\] and second \[4, 4\] do not match"):
+        bures_distance(ONE, torch.eye(4))
+    with pytest.raises(ValueError, match=r"covariances has shape \[3, 3\]: expected one per class"):
+        barycenter(ONE)
+    with pytest.raises(ValueError, match="target is of 4 coordinates, source of 3"):
+        relaxed_transport_map(ONE, torch.linalg.eigh(torch.eye(4)), 1.0)
+    with pytest.raises(ValueError, match="target has the eigenvalue -2"):
+        relaxed_transport_map(ONE, (torch.tensor([-2.0, 1.0, 1.0]).double(), ONE), 1.0)
+    with pytest.raises(ValueError, match="weight=-1"):
+        relaxed_transport_map(ONE, torch.linalg.eigh(ONE), -1.0)
+
+
+def test_matrices_without_a_polar_factor_are_refused() -> None:
+    for factor in (polar_factor, rough_polar_factor):
+        for wrong, said in ((ONE.long(), "int64"), (ONE.to(torch.complex128), "complex128"), (ONE[0], r"shape \[3\]")):
+            with pytest.raises(ValueError, match=f"{said}.*: a polar factor is that of"):
+                factor(wrong)
+        with pytest.raises(ValueError, match="not finite"):
+            factor(torch.full((3, 3), math.nan))
+        assert factor(torch.empty(3, 0)).shape == (3, 0)

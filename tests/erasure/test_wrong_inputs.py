@@ -91,7 +91,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown module": (lambda: scrub(["2"]), "the network has no module '2'; it has 0, 1$"),
     "modules as one string": (lambda: scrub("10"), r"modules='10': give a list of names, \['10'\]"),
     "no batch": (lambda: scrub(["0"], []), "no batch: nothing to fit erasers on"),
-    "an iterator": (lambda: scrub(["0"], iter(BATCHES)), "batches end after the first module: pass a list"),
     "labels in a network": (
         lambda: scrub(["0"], eraser=OracleLeaceEraser),
         "asks for labels, which a network",

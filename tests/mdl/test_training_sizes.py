@@ -1,6 +1,7 @@
 """Chunk sizes: they sum, they grow, they start where they should."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes
+from mdl.training_sizes import chunk_sizes, rounded_sizes
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
@@ -69,7 +70,7 @@ def test_no_code_of_one_chunk_is_begun(command, tmp_path, option: str) -> None:
 def test_limits_themselves_are_allowed() -> None:
     assert sizes(100, 10, 10) == list(range(10, 101, 10))
     assert sizes(100, 2, 50) == [50, 100]
-    assert sizes(46, 2, None) == [1, 46]
+    assert sizes(46, 2, None) == [10, 46]
     assert sizes(3, 3, 1) == [1, 2, 3]
     for bad in ((99, 10, 10), (100, 2, 51)):
         with pytest.raises(ValueError, match="training examples, but there are"):
@@ -77,4 +78,17 @@ def test_limits_themselves_are_allowed() -> None:
 
 
 def test_the_first_size_is_a_47th_up_to_the_papers() -> None:
-    assert [sizes(total, 2, None)[0] for total in (93, 94, 47 * 1024 - 1, 47 * 1024, 10**6)] == [1, 2, 1023, 1024, 1024]
+    totals = (470, 517, 47 * 1024 - 1, 47 * 1024, 10**6)
+    assert [sizes(total, 2, None)[0] for total in totals] == [10, 11, 1023, 1024, 1024]
+
+
+def test_by_default_no_network_is_trained_on_fewer_than_ten_examples_or_one_per_class() -> None:
+    assert sizes(130, 3, None) == [10, 40, 130]
+    settings = MdlSettings(num_chunks=3, min_chunk=None)
+    assert [chunk_sizes(400, settings, k)[0] for k in (2, 10, 37)] == [10, 10, 37]
+    assert rounded_sizes(400, settings, 37)[0] == 37
+    assert chunk_sizes(400, replace(settings, min_chunk=2), 37)[0] == 2  # as asked for
+    with pytest.raises(
+        ValueError, match="at least min_chunk=10 .* 46: set mdl.num_chunks to at most 4 or set mdl.min_"
+    ):
+        sizes(46, 10, None)

@@ -1,6 +1,9 @@
 """Losses on counterparts along a training: they change nothing of it, and tell apart what shares other orders."""
 
+import csv
+import math
 from pathlib import Path
+from statistics import mean
 
 import pytest
 import torch
@@ -17,7 +20,7 @@ from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
-from train.learning_order_report import samples_of
+from train.learning_order_report import past_means_step, samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
 from train.save_weights import WEIGHTS
 from train.settings import TrainSettings
@@ -45,6 +48,12 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert list(followed["counterparts"]) == [DATA, "order1", "swap"]
     assert followed["counterparts"]["order1"]["step"][1][:6] == [0, 1, 2, 4, 8, 16]
     assert "learning_order.png" in outcome.out
+
+    (table,) = Path("runs").glob("**/learning_order.csv")
+    for row in csv.DictReader(table.open()):
+        losses = followed["counterparts"][row["sample"]]["loss_bits"]
+        assert float(row["lowest_loss_bits_mean"]) == pytest.approx(mean(map(min, losses)))
+        assert float(row["end_loss_bits_mean"]) == pytest.approx(mean(of_seed[-1] for of_seed in losses))
 
     frame = load("runs").counterparts
     assert set(frame["sample"]) == {DATA, "order1", "swap"}
@@ -109,6 +118,43 @@ def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sampl
     assert images[-1] < images[0] - 0.1
     distance = max(abs(a - b) for a, b in zip(images, other, strict=True))
     assert distance < 0.03 if alike else distance > 0.06, (images, other)
+
+
+@pytest.mark.parametrize(("degree", "past"), [(1, False), (2, True)])
+def test_a_model_that_uses_means_alone_is_never_past_them(degree: int, past: bool) -> None:
+    trained = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), ["order1", "order2"])
+    for _ in trained.run():
+        pass
+    for seed in (0, 1):
+        of_means, of_covariances = (
+            [row for row in trained.followed.of_seeds(0) if (row.seed, row.sample) == (seed, name)]
+            for name in ("order1", "order2")
+        )
+        step = past_means_step(
+            [row.step for row in of_covariances],
+            [row.loss_bits for row in of_covariances],
+            [row.loss_bits for row in of_means],
+        )
+        assert (step is not None) == past
+
+
+def test_scores_of_a_sample_are_those_of_its_logits() -> None:
+    x, z = planted(50, 0)
+    samples = {DATA: on_device(x, z), "flipped": on_device(x, 1 - z)}
+    model = PolynomialClassifier((3, 1, 1), 2)
+    curves = CounterpartCurves(Ensemble(model), samples, 20)
+    weights = {name: torch.randn(1, *one.shape) for name, one in model.named_parameters()}
+    curves.note(0, [0], weights)
+    with torch.no_grad():
+        logits = torch.func.functional_call(model, {name: one[0] for name, one in weights.items()}, x)
+    rows = {row.sample: row for row in curves.of_seeds(0)}
+    for name, labels in ((DATA, z), ("flipped", 1 - z)):
+        assert rows[name].accuracy == pytest.approx((logits.argmax(1) == labels).double().mean().item(), abs=1e-5)
+        loss = torch.nn.functional.cross_entropy(logits, labels).item() / math.log(2)
+        assert rows[name].loss_bits == pytest.approx(loss, abs=1e-4)
+    first, second = (logits[z == j].softmax(1).mean(0) for j in (0, 1))
+    assert rows["flipped"].agreement == pytest.approx(1 - (first - second).abs().sum().item() / 2, abs=1e-4)
+    assert rows[DATA].agreement == 1
 
 
 def test_a_training_that_continues_has_the_same_curves() -> None:

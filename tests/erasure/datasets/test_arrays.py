@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 import erasure
 from erasure.certificate import certify
@@ -85,7 +85,7 @@ def test_vectors_are_numbered_or_named_by_a_file_and_runs_are_the_same(tmp_path:
     assert ClassSubset.of(named, [0, 2]).row_names(index) == ["word 7", "word 119"]
     assert named.identity() == source(path).identity()
     names.write_text("one\ntwo\n")
-    with pytest.raises(ValueError, match=r"names.txt has 2 lines, and a vector is at place 119 from 0"):
+    with pytest.raises(ValueError, match=r"names.txt has 2 lines, and an example is at place 119 from 0"):
         named.load()
     names.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ValueError, match=r"cannot be read as text"):
@@ -197,6 +197,82 @@ def test_short_floats_are_read_exactly(tmp_path: Path, dtype: torch.dtype) -> No
     assert torch.equal(raw.train.images.flatten(1), values.float())
 
 
+PIXELS = np.random.default_rng(1).integers(0, 256, (120, 5, 7, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".NPZ", ".safetensors"])
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        (PIXELS, PIXELS.transpose(0, 3, 1, 2)),
+        (PIXELS.transpose(0, 3, 1, 2), PIXELS.transpose(0, 3, 1, 2)),
+        (PIXELS[..., 0], PIXELS[:, None, :, :, 0]),
+        (PIXELS[..., :1], PIXELS[:, None, :, :, 0]),
+        (PIXELS[:, :, :3], PIXELS[:, :, :3].transpose(0, 3, 1, 2)),
+    ],
+)
+def test_images_come_back_exactly_in_any_order_of_axes(tmp_path: Path, suffix: str, x, expected) -> None:
+    path = tmp_path / f"a{suffix}"
+    with path.open("wb") as file:  # NumPy would add a suffix in lower case
+        if suffix == ".safetensors":
+            file.write(save({"x": torch.from_numpy(x.copy()), "y": torch.from_numpy(Y)}))
+        else:
+            np.savez(file, x=x, y=Y)
+    images = source(path)
+    raw = images.load()
+    assert raw.train.images.dtype == torch.uint8
+    assert np.array_equal(raw.train.images.numpy(), expected)
+    assert raw.bounded
+    assert images.row_names(torch.tensor([0])) is None  # they are shown
+
+
+MEDMNIST = {
+    "x_key": "train_images", "y_key": "train_labels", "test_x_key": "test_images", "test_y_key": "test_labels",
+}  # fmt: skip
+
+
+def write_medmnist(path: Path) -> Path:
+    sizes = {"train": slice(0, 80), "val": slice(80, 90), "test": slice(90, 120)}
+    images = {f"{split}_images": PIXELS[part] for split, part in sizes.items()}
+    return write(path, **images, **{f"{split}_labels": Y[part, None].astype(np.uint8) for split, part in sizes.items()})
+
+
+def test_medmnist_is_read_and_its_validation_images_are_said_to_be_left_out(tmp_path: Path, caplog) -> None:
+    path = write_medmnist(tmp_path / "a.npz")
+    raw = source(path, **MEDMNIST).load()
+    assert raw.test is not None
+    assert (len(raw.train), len(raw.test)) == (80, 30)
+    assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
+    assert caplog.messages == [f"{path}: left out: the arrays val_images, val_labels"]
+    options = " ".join(f"{key}={name}" for key, name in MEDMNIST.items())
+    with pytest.raises(ValueError, match=f"has no array 'x', only .*: choose with {options}"):
+        source(path).load()
+
+
+def test_medmnist_is_trained_on(tmp_path: Path, command: Callable) -> None:
+    path = write_medmnist(tmp_path / "a.npz")
+    keys = [f"dataset.{key}={name}" for key, name in MEDMNIST.items()]
+    outcome = command(
+        TRAIN, "dataset=arrays", f"dataset.path={path}", *keys, "model=lenet", "eraser=leace", *QUICK[:1], *QUICK[3:]
+    )
+    assert outcome.code == 0, outcome.err
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [Y[:, None], Y[:, None].astype(float), np.eye(3)[Y], np.eye(3, dtype=bool)[Y], np.eye(3, dtype=np.uint8)[Y]],
+)
+def test_labels_in_columns_are_understood(tmp_path: Path, labels: np.ndarray) -> None:
+    raw = source(write(tmp_path / "a.npz", x=X, y=labels)).load()
+    assert torch.equal(raw.train.labels, torch.from_numpy(Y))
+    assert raw.class_names == ("0", "1", "2")
+
+
+def test_labels_of_bytes_are_words(tmp_path: Path) -> None:
+    raw = source(write(tmp_path / "a.npz", x=X, y=np.array([b"neg", b"pos"])[Y % 2])).load()
+    assert raw.class_names == ("neg", "pos")
+
+
 def huge_header(path: Path) -> Path:
     """An array of 8 TB, says its header."""
     array = io.BytesIO()
@@ -239,6 +315,46 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "words for numbers": (lambda d: (write(d / "a.npz", x=X.astype(str), y=Y), {}), r"need numbers \[n, d\]"),
     "too few labels": (lambda d: (write(d / "a.npz", x=X, y=Y[:-1]), {}), r"'y' has shape \[119\].*each of 120"),
     "labels with fractions": (lambda d: (write(d / "a.npz", x=X, y=Y + 0.5), {}), r"type float64: need one whole"),
+    "several labels": (
+        lambda d: (write(d / "a.npz", x=X, y=np.stack([Y, Y], 1)), {}),
+        r"'y' has shape \[120, 2\] .*choose one of several columns with y = y\[:, 0\]",
+    ),
+    "large floating labels": (
+        lambda d: (write(d / "a.npz", x=X, y=np.array([1e19, 2e19, 3.0])[Y]), {}),
+        r"floating numbers as large as 2e\+19 are not exact: write words",
+    ),
+    "infinite labels": (
+        lambda d: (write(d / "a.npz", x=X, y=np.array([np.inf, -np.inf, 3.0])[Y]), {}),
+        r"80 labels are not finite: drop these rows",
+    ),
+    "missing labels": (
+        lambda d: (write(d / "a.npz", x=X, y=np.array([np.nan, 1, 3.0])[Y]), {}),
+        r"40 labels are not finite: drop these rows",
+    ),
+    "floating images": (
+        lambda d: (write(d / "a.npz", x=PIXELS / 255, y=Y), {}),
+        r"images of uint8, .*: for images x = \(255 \* x\)\.round\(\)\.astype\(np\.uint8\), .*reshape\(len\(x\), -1\)",
+    ),
+    "images of four channels": (
+        lambda d: (write(d / "a.npz", x=PIXELS[..., [0, 1, 2, 0]], y=Y), {}),
+        r"for images x = x\[\.\.\., :3\]",
+    ),
+    "images of ambiguous axes": (
+        lambda d: (write(d / "a.npz", x=PIXELS[:, :3], y=Y), {}),
+        r"'x' has shape \[120, 3, 7, 3\] and type uint8: need vectors",
+    ),
+    "volumes": (
+        lambda d: (write(d / "a.npz", x=PIXELS[..., None], y=Y), {}),
+        r"'x' has shape \[120, 5, 7, 3, 1\]",
+    ),
+    "test images of another size": (
+        lambda d: (
+            write(d / "a.npz", x=PIXELS, y=Y, tx=PIXELS[:, :4], ty=Y),
+            {"test_x_key": "tx", "test_y_key": "ty"},
+        ),
+        r"'tx' has images of 3×4×7, but 'x' has images of 3×5×7",
+    ),
+    "another format": (lambda d: (d / "a.csv", {}), r"ends in .npz or .safetensors: np.savez\('a.npz', x=x, y=y\)"),
     "NaN": (lambda d: (write(d / "a.npz", x=with_value(np.nan), y=Y), {}), r"'x' is nan in row 17, column 2"),
     "infinity": (lambda d: (write(d / "a.npz", x=with_value(np.inf), y=Y), {}), r"'x' is inf in row 17, column 2"),
     "other columns in test": (

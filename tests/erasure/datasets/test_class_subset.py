@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
+from erasure.dataset import RawImages
 from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
-from erasure.image_cache import whole_images
+from erasure.image_cache import raw_images, whole_images
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 
@@ -30,6 +33,24 @@ def test_several_classes_can_be_one(digits_source: Digits, digits: tuple[Tensor,
     assert torch.equal(raw.train.images[raw.train.labels == 0].double() / 16, x[(z == 3) | (z == 5)])
     assert int((raw.train.labels == 1).sum()) == int((z == 4).sum())
     assert subset.identity()["classes"] == [[3, 5], 4]
+
+
+def test_classes_whose_names_are_other_numbers_are_named(digits_source: Digits, tmp_path, caplog) -> None:
+    """Folders 0, 1, 10, 2 are sorted as words, so that class 2 is called 10."""
+
+    class Words(Digits):
+        def load(self) -> RawImages:
+            raw = super().load()
+            return replace(raw, class_names=("0", "1", "10", "2", *raw.class_names[4:]))
+
+    words = Words(**vars(digits_source))
+    raw = raw_images(ClassSubset.of(words, [2, 1]), Cache(tmp_path))
+    assert raw.class_names == ("10", "1")
+    assert caplog.messages == ["classes=[2, 1] of digits are called 10, 1"]
+    caplog.clear()
+    raw_images(ClassSubset.of(words, [1, 5]), Cache(tmp_path))
+    raw_images(ClassSubset.of(digits_source, [2, 3]), Cache(tmp_path))
+    assert caplog.messages == []
 
 
 def test_its_eraser_sees_no_other_class(digits_source: Digits, tmp_path) -> None:

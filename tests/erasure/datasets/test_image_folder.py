@@ -94,7 +94,7 @@ def test_one_class_or_unknown_test_classes_are_refused(tmp_path: Path) -> None:
         folder(tmp_path).load()
     for path in (tmp_path / "train" / "cat").iterdir():
         path.unlink()
-    with pytest.raises(ValueError, match=r"class folder .*train/cat has no \*\.png or \*\.jpg: put images there"):
+    with pytest.raises(ValueError, match=r"class folder .*train/cat has no images: put images there, or remove it"):
         folder(tmp_path).load()
     (tmp_path / "train" / "cat").rmdir()
     (tmp_path / "train" / "dog" / "000.png").rename(tmp_path / "train" / "dog.png")
@@ -149,3 +149,109 @@ def test_a_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", pixels)
         with pytest.raises(ValueError, match=r"000\.png cannot be read .*\(Image size \(256 pixels\) exceeds"):
             folder(tmp_path).load()
+
+
+def grey(path: Path, value: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((4, 4), value, np.uint8)).save(path)
+
+
+def per_class(raw: RawImages) -> dict[str, int]:
+    return dict(zip(raw.class_names, raw.train.labels.bincount().tolist(), strict=True))
+
+
+def test_every_format_and_deeper_folders_are_read_and_what_is_left_out_is_counted(tmp_path: Path, caplog) -> None:
+    for i, suffix in enumerate(("png", "JPG", "webp", "tif", "bmp", "gif", "ppm", "jfif")):
+        grey(tmp_path / "train" / "cat" / f"{i}.{suffix}", 10)
+    for i in range(3):
+        grey(tmp_path / "train" / "dog" / "more" / "still more" / f"{i}.png", 200)
+    grey(tmp_path / "train" / "dog" / "0.png", 200)
+    raw = folder(tmp_path).load()
+    assert per_class(raw) == {"cat": 8, "dog": 4}
+    values = raw.train.images[:, 0, 0, 0].tolist()
+    assert [value > 100 for value in values] == [False] * 8 + [True] * 4
+    train = tmp_path / "train"
+    assert caplog.messages == [
+        f"{train}: 3 images in deeper folders belong to the class whose folder they are below: "
+        f"{train}/dog/more/still more/0.png is one"
+    ]
+    before = folder(tmp_path).content()
+    caplog.clear()
+    grey(train / ".ipynb_checkpoints" / "0.png", 0)
+    grey(train / "__MACOSX" / "cat" / "0.png", 0)
+    grey(train / "dog" / "._0.png", 0)
+    grey(train / "loose.png", 0)
+    for name in ("cat/notes.txt", "cat/Thumbs.db", "dog/a.heic", "dog/b.heic", "dog/LICENSE"):
+        (train / name).write_bytes(b"no image")
+    assert per_class(folder(tmp_path).load()) == {"cat": 8, "dog": 4}
+    assert caplog.messages[0] == (
+        f"{train}: left out: 1 .db files, 2 .heic files, 1 .txt files, 1 files of other kinds, 3 hidden files, "
+        "1 images outside class folders"
+    )
+    assert folder(tmp_path).content() == before
+
+
+@pytest.mark.parametrize("names", [("Train", "Test"), ("training", "testing"), ("TRAIN", "Validation")])
+def test_splits_are_known_by_either_name_in_any_case(tmp_path: Path, names: tuple[str, str]) -> None:
+    write_images(tmp_path, names[0], 3)
+    write_images(tmp_path, names[1], 2)
+    source = folder(tmp_path)
+    raw, before = source.load(), source.content()
+    assert raw.test is not None
+    assert (len(raw.train), len(raw.test)) == (6, 4)
+    Image.new("RGB", (8, 8)).save(tmp_path / names[1] / "cat" / "000.png")
+    assert source.content() != before
+
+
+def test_folders_that_are_not_read_are_counted(tmp_path: Path, caplog) -> None:
+    for split, n in (("train", 3), ("test", 2), ("val", 4), ("holdout", 1)):
+        write_images(tmp_path, split, n)
+    (tmp_path / "docs").mkdir()
+    raw = folder(tmp_path).load()
+    assert raw.test is not None
+    assert len(raw.test) == 4
+    assert caplog.messages == [
+        f"{tmp_path}/holdout: left out: 2 images, as train/ and test/ are read",
+        f"{tmp_path}/val: left out: 8 images, as train/ and test/ are read",
+    ]
+
+
+def test_a_test_folder_without_classes_is_said(tmp_path: Path, caplog) -> None:
+    write_images(tmp_path, "train", 3)
+    grey(tmp_path / "test" / "0.png", 0)
+    assert folder(tmp_path).load().test is None
+    assert f"{tmp_path}/test: left out: 1 images outside class folders" in caplog.messages
+    assert f"{tmp_path}/test: no image in a class folder; a part of {tmp_path}/train is held out" in caplog.text
+
+
+def test_what_a_class_folder_has_in_place_of_images_is_said(tmp_path: Path) -> None:
+    write_images(tmp_path, "train", 2)
+    (tmp_path / "train" / "cow").mkdir()
+    for i in range(3):
+        (tmp_path / "train" / "cow" / f"{i}.heic").write_bytes(b"")
+    with pytest.raises(ValueError, match="train/cow has no images, but 3 .heic files: put images there, or remove it"):
+        folder(tmp_path).content()
+
+
+def test_links_are_followed_once_and_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    write_images(tmp_path / "elsewhere", "train", 3)
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / "train" / name).symlink_to(tmp_path / "elsewhere" / "train" / name)
+    loop = tmp_path / "elsewhere" / "train" / "cat" / "again"
+    loop.symlink_to(tmp_path / "elsewhere")
+    assert per_class(folder(tmp_path / "data").load()) == {"cat": 3, "dog": 3}
+    pipe = tmp_path / "elsewhere" / "train" / "dog" / "z.png"
+    for make in (os.mkfifo, lambda path: path.symlink_to("nothing.png")):
+        make(pipe)
+        with pytest.raises(ValueError, match=r"dog/z\.png is no regular file, or a link to nothing"):
+            folder(tmp_path / "data").content()
+        pipe.unlink()
+
+
+def test_splits_of_unequal_sizes_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    write_images(tmp_path, "train", 2)
+    write_images(tmp_path, "test", 1, side=10)
+    with pytest.raises(ValueError, match=r"images are 3×8×8, but test images are 3×10×10 .*: give one side .* size="):
+        folder(tmp_path).load()
+    assert folder(tmp_path, size=6).load().train.images.shape == (4, 3, 6, 6)

@@ -13,7 +13,7 @@ from torch import Tensor
 from conf.check import ConfigError
 from conf.compose import composed
 from conf.target_class import Target, check_target
-from erasure.dataset import MissingDataError, Source
+from erasure.dataset import MissingDataError, RawImages, Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
@@ -24,10 +24,11 @@ from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
 from erasure.splits import splits
 from erasure.store.cache import Cache
+from erasure.store.checked_files import fingerprint
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare_dataset import main as prepare
-from tests.erasure.datasets.test_image_folder import folder, write_images
+from tests.erasure.datasets.test_image_folder import folder, grey, write_images
 from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist, write_svhn
 from tests.faulty_file_server import serving
 from train.__main__ import COMMAND as TRAIN
@@ -135,6 +136,64 @@ def test_parts_must_have_as_many_classes(digits_source: Digits, tmp_path: Path) 
     with pytest.raises(ValueError, match=r"digits has 10 classes, pets has 2: .*same number") as error:
         mixture({"digits": digits_source, "pets": pets}).load()
     assert "\n" not in str(error.value)
+
+
+def numbered(root: Path, name: str, classes: list[str]) -> ImageFolder:
+    """Two images of each class, whose pixels are 20 times the number that its name ends in."""
+    for word in classes:
+        for i in range(2):
+            grey(root / name / "train" / word / f"{i}.png", 20 * int(word.lstrip("abcdefghijklmnopqrstuvwxyz ")))
+    return folder(root / name, channels=1)
+
+
+class Renamed(ImageFolder):
+    """A folder whose classes are numbered in the order of their names as numbers, as tables have them."""
+
+    def load(self) -> RawImages:
+        raw = super().load()
+        order = sorted(range(len(raw.class_names)), key=lambda j: int(raw.class_names[j]))
+        new = torch.tensor([order.index(j) for j in range(len(order))])
+        named = dataclasses.replace(raw, class_names=tuple(raw.class_names[j] for j in order))
+        return named.map(lambda part: dataclasses.replace(part, labels=new[part.labels]))
+
+
+def test_classes_of_the_same_names_correspond_by_name(tmp_path: Path) -> None:
+    """Folders are sorted as words, 0, 1, 10, 11, 2, …; tables number their classes."""
+    words = numbered(tmp_path, "words", [*map(str, range(12))])
+    numbers = Renamed(**vars(words))
+    for parts, first in (({"w": words, "n": numbers}, "10"), ({"n": numbers, "w": words}, "2")):
+        raw = mixture(parts, size=4, channels=1).load()
+        assert raw.class_names[2] == first
+        shown = [int(raw.class_names[label]) for label in raw.train.labels]
+        assert (raw.train.images[:, 0, 0, 0] // 20).tolist() == shown
+        assert dict(raw.parts) == dict.fromkeys(parts, 24)
+
+
+def test_classes_that_share_some_names_or_whose_numbers_are_out_of_order_are_refused(tmp_path: Path) -> None:
+    one = numbered(tmp_path, "one", ["1", "2", "3"])
+    other = numbered(tmp_path, "other", ["2", "3", "4"])
+    with pytest.raises(ValueError, match="class '2' is number 1 of a and number 0 of b: give both the same names"):
+        mixture({"a": one, "b": other}, size=4).load()
+    words = numbered(tmp_path, "words", [*map(str, range(11))])
+    letters = numbered(tmp_path, "letters", [f"{letter} 0" for letter in "abcdefghijk"])
+    for parts in ({"l": letters, "w": words}, {"w": words, "l": letters}):
+        with pytest.raises(ValueError, match="w has its classes in the order 0, 1, 10, 2, …, but .* name them 00, 01"):
+            mixture(parts, size=4).load()
+    raw = mixture({"w": Renamed(**vars(words)), "l": letters}, size=4).load()  # the negative control
+    assert raw.class_names[2] == "2/c 0"
+
+
+def test_mixtures_of_files_of_ones_own_were_once_matched_by_number_and_have_another_identity(
+    digits_source: Digits, tmp_path: Path
+) -> None:
+    pets = numbered(tmp_path, "words", [*map(str, range(10))])
+
+    def by_number(parts: dict[str, Source]) -> str:
+        return fingerprint([[name, part.stored_identity()] for name, part in parts.items()])
+
+    published: dict[str, Source] = {"a": digits_source, "b": digits_source}
+    assert mixture(published).content() == by_number(published)
+    assert mixture({"a": digits_source, "b": pets}).content() != by_number({"a": digits_source, "b": pets})
 
 
 def test_vectors_are_refused(tmp_path: Path) -> None:

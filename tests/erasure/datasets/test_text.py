@@ -1,6 +1,7 @@
 """Reviews in the hub's format and vectors in GloVe's: means of known words, prepared, scored, refused in one line."""
 
 import json
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,31 @@ def test_a_text_is_the_mean_of_its_words_vectors(tmp_path: Path, caplog) -> None
     assert raw.test is not None
     assert raw.test.images[1, :, 0, 0].tolist() == list(VECTORS["bad"])
     assert reviews.row_names(torch.tensor([1, 0])) == ["2 words: bad film", "4 words: A Good, GOOD film!"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("यह फिल्म, अच्छी है", ["यह", "फिल्म", "अच्छी", "है"]),
+        (unicodedata.normalize("NFD", "Café déjà_vu"), ["café", "déjà", "vu"]),
+        ("İstanbul'da", ["i\u0307stanbul", "da"]),
+        ("مَدرسة می\u200cخواهم\u200c.", ["مَدرسة", "می\u200cخواهم"]),
+        ("a < b and c > d", ["a", "b", "and", "c", "d"]),
+        ("x<y and z>w <<< 1 >>>", ["x", "y", "and", "z", "w", "1"]),
+        (
+            "<p>A<br/>b<BR class='x y' id=z>\n<a href=\"http://x/?y>z\">link</a ><!-- no\n<i> -->end</p>",
+            ["a", "b", "link", "end"],
+        ),
+    ],
+)
+def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, text: str, words: list[str]) -> None:
+    """Each text is read as the mean of its words' vectors, whatever normal form the vectors are written in."""
+    places = {word: np.eye(len(words))[i] for i, word in enumerate(words)}
+    write_imdb(tmp_path / "imdb", [(text, 0), (words[0], 1)], [(text, 0)])
+    glove = write_glove(tmp_path / "v.txt", {unicodedata.normalize("NFD", word): v for word, v in places.items()})
+    texts = source(tmp_path / "imdb", glove)
+    assert texts.load().train.images[0, :, 0, 0].tolist() == pytest.approx([1 / len(words)] * len(words))
+    assert texts.row_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
 
 
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """QLEACE's theorem (Quirke & Belrose 2025, 2.6): equal class means and covariances, by the smallest edit that can."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -106,6 +108,24 @@ def test_the_edit_is_the_smallest_possible(k: int, counts: list[int] | None, con
     rough = QleaceEraser.from_moments(moments, tolerance=1e-2)  # fewer rounds: a larger edit, equality all the same
     assert edit_size(x, rough(x, z)) - least_edit(moments) >= above
     assert gaps(rough(x, z), z, x)[1] < 1e-12
+
+
+def test_of_limited_rank_the_excess_is_that_over_a_least_edit_nearby() -> None:
+    """Of rank one a class is a line, R is a mean of ± its directions, and the best signs are found by trying all."""
+    u = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x, z = torch.cat([u, -u]), torch.arange(4).repeat(2)
+    eraser = QleaceEraser.fit(x, z)
+    costs = [
+        float(
+            (torch.tensor(signs).double()[:, None] * u).sub((torch.tensor(signs).double() @ u) / 4).square().sum()
+            / u.square().sum()
+        )
+        for signs in itertools.product([1.0, -1.0], repeat=4)
+    ]
+    above = edit_size(x, eraser(x, z)) - min(costs)
+    assert eraser.excess < 1e-8
+    assert 0.01 < above < 0.03
+    assert any(abs(edit_size(x, eraser(x, z)) - cost) < 1e-12 for cost in costs)  # a local least
 
 
 def test_the_edit_is_what_moving_means_and_transporting_covariances_costs_and_other_targets_cost_more() -> None:

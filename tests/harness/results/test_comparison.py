@@ -75,10 +75,14 @@ def test_a_run_that_ends_significantly_below_the_control_backfires() -> None:
 
 def test_only_common_seeds_are_compared_and_one_has_no_error() -> None:
     row = row_of(compare(frame(seed=[0, 1, 2, 2, 8, 9])))
-    assert row["seeds"] == 3
+    assert (row["seeds"], row["paired_seeds"]) == (3, 1)
     assert row["difference"] == 2.0
     assert np.isnan(row["standard_error"])
-    assert np.isnan(row_of(compare(frame(seed=[0, 1, 2, 7, 8, 9])))["difference"])
+    two = compare(frame(seed=[0, 1, 2, 2, 1, 9])).set_index("eraser")["paired_seeds"]
+    assert two.to_dict() == {"control": 0, "leace": 2}
+    none = row_of(compare(frame(seed=[0, 1, 2, 7, 8, 9])))
+    assert np.isnan(none["difference"])
+    assert none["paired_seeds"] == 0
 
 
 def test_of_two_runs_of_one_seed_the_later_counts() -> None:

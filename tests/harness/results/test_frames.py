@@ -15,7 +15,7 @@ from conf.groups import keys
 from harness.results import load
 from harness.results.frames import COUNTERPARTS, CURVE, LOSSES, RUNS, UNFINISHED, pair_id
 from mdl.__main__ import COMMAND as MDL
-from tests.made_up_runs import trained, write_information_run, write_run
+from tests.made_up_runs import edit_result, result_json, trained, write_information_run, write_run
 
 
 def test_every_column_is_described() -> None:
@@ -38,6 +38,56 @@ def test_a_row_per_run_and_seed_has_what_result_json_has(tmp_path: Path) -> None
     assert runs["certificate.train.covariance_gap"].tolist() == [0.7, 0.7]
     assert runs["f_si_nats"].isna().all()
     assert set(runs["setting"]) == {"train=paper, mdl=paper"}
+
+
+def test_columns_of_a_training_have_the_values_of_its_seeds(tmp_path: Path) -> None:
+    of_seeds = {  # result.json's values of two seeds, all different
+        "epochs": [40, 50], "best_epoch": [0, 45], "ended": ["patience", "max_epochs"],
+        "untrained": [True, False], "left_plateau": [False, True],
+    }  # fmt: skip
+    final = {"loss_bits": [1.0, 1.1], "accuracy": [0.6, 0.7], "train_loss_bits": [1.2, 1.3],
+             "validation_loss_bits": [1.4, 1.5], "end_train_loss_bits": [1.6, 1.7]}  # fmt: skip
+    drops = {"window_epochs": 5, "bits": [0.1, 0.2], "epoch": [3, 4]}
+    write_run(
+        tmp_path, command="train", seeds=[0, 1], final=final, sharp_drop=drops, label_entropy_bits=3.3, **of_seeds
+    )
+    (row, other) = load(tmp_path).runs.to_dict("records")
+    columns = {
+        "epochs": (40, 50), "best_epoch": (0, 45), "ended": ("patience", "max_epochs"), "untrained": (1, 0),
+        "final_on_plateau": (True, False), "test_loss_bits": (1.0, 1.1), "accuracy": (0.6, 0.7),
+        "train_loss_bits": (1.2, 1.3), "validation_loss_bits": (1.4, 1.5), "end_train_loss_bits": (1.6, 1.7),
+        "sharp_drop_bits": (0.1, 0.2), "sharp_drop_epoch": (3, 4), "label_entropy_bits": (3.3, 3.3),
+    }  # fmt: skip
+    assert {name: (row[name], other[name]) for name in columns} == columns
+
+
+def test_columns_of_a_codelength_count_trainings_that_were_of_no_use(tmp_path: Path) -> None:
+    run = write_run(tmp_path, seeds=[0, 1])
+    stored = result_json(run)
+    left, untrained = ([[0, 1], [0, 1], [1, 1], [1, 0]], [[1, 1], [0, 1], [0, 0], [1, 0]])  # by size and seed
+    for point, *of_seeds in zip(stored["curve"], left, untrained, strict=True):
+        point["left_plateau"], point["untrained"] = ([*map(bool, values)] for values in of_seeds)
+    codelength = stored["mdl"] | {"calibrated_bits_per_sample": [1.8, 1.9]}
+    edit_result(run, curve=stored["curve"], mdl=codelength)
+    runs = load(tmp_path).runs
+    assert runs["coding_on_plateau"].tolist() == [2, 0]  # of the first three sizes
+    assert runs["final_on_plateau"].tolist() == [False, True]
+    assert runs["untrained"].tolist() == [2, 2]
+    assert runs["total_bits"].tolist() == stored["mdl"]["total_bits"]
+    assert runs["calibrated_bits_per_label"].tolist() == [1.8, 1.9]
+
+
+def test_no_column_is_empty_in_runs_of_all_commands(tmp_path: Path) -> None:
+    write_run(tmp_path, command="train", seeds=[0], ended=["patience"], best_epoch=[3], untrained=[False],
+              left_plateau=[True])  # fmt: skip
+    run = write_run(tmp_path, seeds=[0])
+    curve = [point | {"left_plateau": [True]} for point in result_json(run)["curve"]]
+    edit_result(run, curve=curve, mdl=result_json(run)["mdl"] | {"calibrated_bits_per_sample": [2.0]})
+    run = write_information_run(tmp_path, seeds=[0])
+    scores = result_json(run)["information"]
+    edit_result(run, information=scores | {"si_sgd_nats": scores["si_nats"]})
+    runs = load(tmp_path).runs
+    assert [name for name in RUNS if runs[name].isna().all()] == []
 
 
 def test_the_excess_is_the_code_less_what_as_many_labels_cost_at_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""Functions that change what modules of a network take or give, before anybody else sees it."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from erasure.module_outputs import first_tensor, named_module, replaced
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Change:
+    """A function of a module's states.
+
+    Attributes:
+        name: of the module.
+        function: of the first tensor that it takes or gives.
+        ran: the module has run.
+        compiled: `torch.compile` has made it a part of its code.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    ran: bool = False
+    compiled: bool = False
+
+
+class _Changes:
+    """The changes of one side of a module, in the order in which they were attached.
+
+    They are one hook, which is the first of the module's: hooks that record states, as those of transformers, see
+    changed ones, and an eraser that was fitted after others comes after them.
+    """
+
+    def __init__(self, module: nn.Module, *, inputs: bool) -> None:
+        self.changes: list[_Change] = []
+        if inputs:
+            self.hook = module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
+        else:
+            self.hook = module.register_forward_hook(self._after, prepend=True)
+
+    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if args:
+            return self._changed(args), kwargs
+        return args, self._changed(kwargs)
+
+    def _after(self, _: nn.Module, _inputs: Any, output: Any) -> Any:
+        return self._changed(output)
+
+    def _changed(self, values: Any) -> Any:
+        for change in self.changes:
+            change.ran = True
+            if torch.compiler.is_compiling():
+                change.compiled = True
+            states = first_tensor(values, change.name)
+            changed = change.function(states)
+            if changed is not states:
+                values = replaced(values, states, changed)
+        return values
+
+
+_OUTPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
+_INPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
+
+
+class Attachment:
+    """Functions that change the states of modules of a network, until `remove`.
+
+    The logger `erasure` reports modules that do not run in a pass of the network: their states are not changed.
+
+    Args:
+        model: any network; `torch.compile` compiles it anew where it has compiled it already.
+        functions: by name of module.
+        inputs: change the first input of the modules instead of the first output.
+        report_idle: report modules that do not run.
+
+    Raises:
+        ValueError: a name that no module has.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        functions: Mapping[str, Callable[[Tensor], Tensor]],
+        *,
+        inputs: bool = False,
+        report_idle: bool = True,
+    ) -> None:
+        modules = {name: named_module(model, name) for name in functions}
+        self._sides = _INPUTS if inputs else _OUTPUTS
+        self._attached: list[tuple[nn.Module, _Change]] = []
+        self._watch = model.register_forward_hook(lambda *_: self._report_idle())
+        self._reported = not report_idle
+        self._was_compiled = is_compiled(model)
+        if self._was_compiled:
+            torch.compiler.reset()  # compiled code does not look for new hooks
+        for name, module in modules.items():
+            if module not in self._sides:
+                self._sides[module] = _Changes(module, inputs=inputs)
+            change = _Change(name, functions[name])
+            self._sides[module].changes.append(change)
+            self._attached.append((module, change))
+
+    def remove(self) -> None:
+        """Bring the network back to what it was; a second call does nothing."""
+        if not self._attached:
+            return
+        if self._was_compiled or any(change.compiled for _, change in self._attached):
+            torch.compiler.reset()
+        self._watch.remove()
+        self._report_idle()
+        for module, change in self._attached:
+            side = self._sides[module]
+            side.changes.remove(change)
+            if not side.changes:
+                side.hook.remove()
+                del self._sides[module]
+        self._attached = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reported |= error[0] is not None  # it may have come before the modules ran
+        self.remove()
+
+    def _report_idle(self) -> None:
+        """Warn once of modules that have not run."""
+        if self._reported:
+            return
+        if idle := [change.name for _, change in self._attached if not change.ran]:
+            self._reported = True
+            log.warning(
+                "%s did not run, so that nothing is erased there: name the module that reads its weights, or give the "
+                "network that torch.compile returned",
+                ", ".join(idle),
+            )
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether `torch.compile` has compiled a network or a part of it."""
+    return any(
+        name.split(".")[-1] == "_orig_mod" or getattr(module, "_compiled_call_impl", None) is not None
+        for name, module in model.named_modules()
+    )

@@ -1,0 +1,78 @@
+"""Inputs and outputs of modules: the first tensor of what a module takes or gives, and the same thing with another."""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def named_module(model: nn.Module, name: str) -> nn.Module:
+    """Return a module by its name in `model.named_modules()`, with or without the prefix of `torch.compile`.
+
+    Raises:
+        ValueError: no module has this name.
+    """
+    known = {plain_name(one): module for one, module in model.named_modules(remove_duplicate=False)}
+    if (module := known.get(plain_name(name))) is None or not plain_name(name):
+        names = [one for one in known if one]
+        more = " …" if len(names) > 7 else ""
+        raise ValueError(f"the network has no module {name!r}; it has {', '.join(names[:7])}{more}")
+    return module
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a module without what `torch.compile` puts into it."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def call(model: nn.Module, x: Any) -> Any:
+    """Call a network with one input, or with the entries of a mapping as its keyword arguments."""
+    return model(**x) if isinstance(x, Mapping) else model(x)
+
+
+def first_tensor(values: Any, name: str) -> Tensor:
+    """Return the first of what a module called `name` takes or gives: of a tuple, a mapping or a dataclass.
+
+    Raises:
+        ValueError: it is no tensor of floating numbers.
+    """
+    first = values
+    if isinstance(values, Mapping):
+        first = next(iter(values.values()), None)
+    elif isinstance(values, tuple | list):
+        first = values[0] if values else None
+    elif _is_dataclass(values):
+        first = getattr(values, dataclasses.fields(values)[0].name)
+    if not isinstance(first, Tensor) or not first.is_floating_point():
+        kind = f"a tensor of {first.dtype}" if isinstance(first, Tensor) else type(first).__name__
+        raise ValueError(f"{name}: the first of its states is {kind}, expected floating numbers: name a module within")
+    return first
+
+
+def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
+    """Return tuples, lists, mappings and dataclasses of the same types, with `function` applied to what they hold."""
+    if isinstance(values, Mapping):
+        copied: Any = copy.copy(values)
+        for key, value in values.items():
+            copied[key] = mapped(value, function)
+        return copied
+    if isinstance(values, tuple | list):
+        several = [mapped(value, function) for value in values]
+        return values._make(several) if hasattr(values, "_make") else type(values)(several)  # pyright: ignore
+    if _is_dataclass(values):
+        copied = copy.copy(values)
+        for field in dataclasses.fields(values):
+            object.__setattr__(copied, field.name, mapped(getattr(values, field.name), function))
+        return copied
+    return function(values)
+
+
+def replaced(values: Any, old: Tensor, new: Tensor) -> Any:
+    """Return what a module takes or gives with `new` wherever `old` was."""
+    return new if values is old else mapped(values, lambda value: new if value is old else value)
+
+
+def _is_dataclass(values: Any) -> bool:
+    return dataclasses.is_dataclass(values) and not isinstance(values, type)
