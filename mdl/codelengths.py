@@ -22,7 +22,7 @@ from harness.statistics import Difference, Spread, paired_difference, seeds_text
 from mdl.block_code import BlockCode, block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes
+from mdl.training_sizes import chunk_sizes, warn_of_few
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
@@ -227,6 +227,7 @@ def codelength(
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
+            warn_of_few(sizes, k)
             precision = getattr(torch, trained.precision)
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
             coded = block_code(Engine(ensemble, data, seeds, trained), k, blocks, sizes=sizes, on_progress=on_progress)
