@@ -3,8 +3,10 @@
 import difflib
 import functools
 import inspect
+import json
+import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar
@@ -16,19 +18,26 @@ from typing_extensions import TypedDict
 from conf import Options
 
 AtLeast1 = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary that takes no other keys
 T = TypeVar("T")
 
+_LARGEST = 2**53  # up to which float64, and so JSON, holds every integer
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types of errors for unknown keys
-_LIMITS = {  # messages by pydantic's type of error
-    "greater_than_equal": "must be at least {ge:g}",
-    "greater_than": "must be a positive number",
-    "finite_number": "must be a positive number",
-    "less_than": "must be less than {lt:g}",
-    "less_than_equal": "must be {le:g} at most",
-    "too_short": "needs at least {min_length:g}",
+_LISTS = ("list_type", "tuple_type")
+_WHOLE, _NUMBER = "a whole number", "a number"
+_ALLOWED = {  # values that are allowed, by pydantic's type of error
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "a positive number",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "{le:g} at most",
+    "too_short": "a list of at least {min_length:g}",
+    "literal_error": "{expected}",
+    "missing": "given",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
 }
 
 
@@ -63,11 +72,44 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
         ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
     """
     try:
-        return _adapter(kind).validate_python(section)
+        checked: Any = _adapter(kind).validate_python(section)
     except ValidationError as error:
         # unknown keys first: a key that is missing may be one of them, misspelt
-        first = min(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)
-        raise ConfigError(_one_line(prefix, first, _types(kind))) from None
+        errors = sorted(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)
+        raise ConfigError(_one_line(prefix, errors, _types(kind))) from None
+    _require_numbers(prefix, section, checked)
+    return checked
+
+
+def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
+    """Refuse what files of results do not hold, and true and false in the place of numbers, which pydantic takes.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    typed = dict(_leaves(given))
+    for place, value in _leaves(checked):
+        option = f"{prefix}{place}={written(typed.get(place, value))}"
+        if isinstance(typed.get(place), bool) and not isinstance(value, bool):
+            raise ConfigError(f"{option}: must be a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{option}: must be a finite number")
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise ConfigError(f"{option}: must be between -2^53 and 2^53, or results could not be stored exactly")
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the single values of nested dictionaries, settings and lists, and where they stand: "data.at_most[0]"."""
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _leaves(one, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, (list, tuple)):
+        for i, one in enumerate(value):
+            yield from _leaves(one, f"{place}[{i}]")
+    else:
+        yield place, value
 
 
 def section_of(types: Mapping[str, Any]) -> type[Options]:
@@ -90,7 +132,9 @@ def _types(kind: Any) -> Mapping[str, Any]:
     return keyword_only(kind) if is_dataclass(kind) else typing.get_type_hints(kind)
 
 
-def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str:
+def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, Any]) -> str:
+    """Return a line on the first error, with all that a value of several types may be."""
+    error = errors[0]
     if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
         return str(refused)  # by the settings themselves
     loc = list(error["loc"])
@@ -108,15 +152,31 @@ def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str
     if typing.get_origin(kind) in (typing.Union, UnionType):  # pydantic names the alternative tried
         within = [position for position in within if isinstance(position, int)]
     place = f"{prefix}{key}{''.join(f'[{p}]' for p in within)}"
-    value = f"{place}={error['input']}"
-    if error["type"] in ("list_type", "tuple_type"):
-        return f'{value}: must be a list: write "{place}=[{error["input"]}]", with commas between several values'
+    value = f"{place}={written(error['input'])}"
     if error["type"] == "dataclass_type":
         options = ", ".join(f"{prefix}{key}.{option}" for option in keyword_only(kind))
         return f"{value}: it has options of its own: set {options}"
-    if limit := _LIMITS.get(error["type"]):
-        return f"{value}: {limit.format(**error.get('ctx', {}))}"
-    return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    of_same_value = [one for one in errors if one["input"] is error["input"] and key in one["loc"]]
+    of_same_value.sort(key=lambda one: one["type"] in _LISTS)
+    return f"{value}: must be {' or '.join(dict.fromkeys(_allowed(one, place) for one in of_same_value))}"
+
+
+def _allowed(error: ErrorDetails, place: str) -> str:
+    """Return what would be allowed instead of a refused value."""
+    settable = error["input"] is not None and "[" not in place
+    value = written(error["input"])
+    if error["type"] in _LISTS:
+        return "a list" + (f': write "{place}=[{value}]", with commas between several values' if settable else "")
+    if error["type"] == "string_type":
+        return "a text" + (f": put it in two kinds of quotes, \"{place}='{value}'\"" if settable else "")
+    if error["type"] in _ALLOWED:
+        return _ALLOWED[error["type"]].format(**error.get("ctx", {}))
+    return error["msg"].lower().removeprefix("input should be ")
+
+
+def written(value: object) -> str:
+    """Return a value as the command line has it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 _SYNONYMS = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # of choices

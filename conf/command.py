@@ -24,15 +24,23 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.command_process import BAD_CONFIG, FAILED, exit_code, print_anywhere, require_current_folder
+from conf.command_process import (
+    BAD_CONFIG,
+    FAILED,
+    exit_code,
+    let_threads_sleep,
+    print_anywhere,
+    require_current_folder,
+)
 from conf.compose import VERSION_BASE
 from conf.error_messages import explain, is_shortage
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.sweep_files import Sweep
-from conf.sweep_process import process  # one mutable object
+from conf.sweep_process import process, typed_overrides  # the former is one mutable object
 from conf.target_class import READ_RESULT, config_of, imported
+from conf.terminal import printable, show_log
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +80,12 @@ def main(command: Command) -> None:
     interrupted.
     """
     require_current_folder()
+    let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
     process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_log(logging.INFO)
     logging.getLogger("hydra").setLevel(logging.WARNING)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):
@@ -100,7 +109,15 @@ def _run(command: Command) -> int:
     _require_launchers_by_name(sys.argv[1:])
     exit_codes: list[int] = []
     decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
-    decorated(lambda config: _job(command, config, exit_codes))()
+    try:
+        decorated(lambda config: _job(command, config, exit_codes))()
+    except (AssertionError, AttributeError, TypeError) as error:
+        words = [word for word in sys.argv[1:] if re.match(r"[+~]*hydra\.(?!launcher)", word)]
+        if not words:
+            raise
+        raise ConfigError(
+            f"{' '.join(words)}: Hydra cannot use this value ({str(error) or 'see its documentation'})"
+        ) from error
     if process.launched is not None:
         return _end_sweep(command, process.launched)
     return max(exit_codes, default=0)  # none: --cfg, --info and the like
@@ -120,6 +137,10 @@ def _flags_first(words: Sequence[str]) -> list[str]:
         known = [name.lstrip("-") for name in parser._option_string_actions if name.startswith("--")]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
+    if options.package and not options.cfg:
+        raise ConfigError(f"--package={options.package}: goes with --cfg")
+    if options.config_dir == "":
+        raise ConfigError("--config-dir=: names no folder")
     flags = list(words)
     for override in options.overrides:
         flags.remove(override)
@@ -131,11 +152,12 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
-    """Refuse another class as launcher or sweeper: Hydra would end in a traceback, or ignore it in silence."""
+    """Refuse another class as launcher or sweeper, and Hydra's own, which know nothing of runs that have finished."""
     for word in words:
-        if re.match(r"[+~]*hydra\.(launcher|sweeper)(\._target_)?=", word):
-            launchers = ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher"))
-            raise ConfigError(f"{word}: choose how a sweep runs by name: {launchers}")
+        named = re.match(r"[+~]*hydra([./])(launcher|sweeper)(?:\._target_)?=(.*)", word)
+        if named and (named[1] == "." or named[3] not in choices(f"hydra/{named[2]}")):
+            names = ", ".join(f"hydra/{named[2]}={name}" for name in choices(f"hydra/{named[2]}"))
+            raise ConfigError(f"{word}: choose how a sweep runs by name: {names}")
 
 
 def run_path(command: Command, config: DictConfig) -> Path:
@@ -160,8 +182,11 @@ def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
     """Carry out one run; an error is shown, in a sweep noted, and ends this job alone: a sweep goes on past it."""
     print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
+    os.chdir(
+        hydra_config.runtime.cwd
+    )  # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
-    overrides = list(hydra_config.overrides.task)
+    overrides = typed_overrides(hydra_config.overrides)
     started = time.monotonic()
     if sweep:
         log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
@@ -188,7 +213,7 @@ def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
         exit_codes.append(BAD_CONFIG if bad_config else FAILED)
         notes = getattr(error, "__notes__", [])
         if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
-            traceback.print_exc()
+            print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
         _complain("; ".join([line, *([] if bad_config else notes)]))
         if sweep:
             assert process.planned_run is not None
@@ -216,7 +241,7 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
     # a single run is compared with its control, which may be newer
     printed = sweep.printed_tables(command.name) if len(finished) > 1 else None
     if printed is not None:
-        print(printed, end="")
+        print(printable(printed, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
     elif finished:
         keep = functools.partial(sweep.keep_tables, command.name)
@@ -240,7 +265,7 @@ def _summarise(
             with contextlib.redirect_stdout(printed):
                 command.summarise(results, directory)
         finally:
-            print(printed.getvalue(), end="", flush=True)
+            print(printable(printed.getvalue(), lines=True), end="", flush=True)
         keep(printed.getvalue())
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
@@ -249,4 +274,4 @@ def _summarise(
 
 
 def _complain(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -4,7 +4,9 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import yaml
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -12,6 +14,7 @@ from conf.check import ConfigError
 from conf.error_messages import explain, is_shortage
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
+_LONGEST_FOLDER = 3500  # bytes; Linux takes 4,096 for the path of a file
 
 
 def require_current_folder() -> None:
@@ -21,6 +24,15 @@ def require_current_folder() -> None:
     except FileNotFoundError:
         print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
         sys.exit(BAD_CONFIG)
+
+
+def let_threads_sleep() -> None:
+    """Let torch's threads sleep while they wait for each other, unless OMP_WAIT_POLICY is set.
+
+    By default they check again and again for some milliseconds, and so keep a core from the thread that they wait for.
+    To be called before torch is imported.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def print_anywhere() -> None:
@@ -43,7 +55,7 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
         return FAILED
     except KeyboardInterrupt:
         line, code = "interrupted: launch the same command again to continue", INTERRUPTED
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         line, code = explain(error, command, overrides), BAD_CONFIG
     except OSError as error:
         line, code = explain(error, command, overrides), FAILED
@@ -59,10 +71,15 @@ def make_folder(key: str, folder: str) -> None:
     """Make the folder that an option names, unless it is there.
 
     Raises:
-        ConfigError: it cannot be made.
+        ConfigError: it cannot be made, or its path is so long that files below it could not be written.
     """
+    if (length := len(os.fsencode(Path(folder).expanduser().absolute()))) > _LONGEST_FOLDER:
+        raise ConfigError(
+            f"{key}={folder}: its path has {length:,} bytes, of at most {_LONGEST_FOLDER:,} that leave room for the "
+            f"files below it: choose a shorter one, {key}=FOLDER"
+        )
     try:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{key}={folder}: cannot be made ({error.strerror}): choose another folder, {key}=FOLDER"

@@ -1,7 +1,9 @@
 """Compose configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
+import contextlib
 import copy
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +12,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from conf.check import ConfigError
@@ -37,27 +40,54 @@ def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
 
 def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
-    with initialize_config_dir(str(CONF), **VERSION_BASE):
+    in_job = GlobalHydra.instance().is_initialized()
+    with contextlib.nullcontext() if in_job else initialize_config_dir(str(CONF), **VERSION_BASE):
         return compose(command, [*search_path(), *overrides])
+
+
+def override_value(value: Any) -> str:
+    """Write a value in the grammar of Hydra's command line: as it is where Hydra reads it so, otherwise in quotes."""
+    if isinstance(value, str):
+        return value if _is_read_as(value) else _quoted(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_entry, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{_entry(entry)}' for key, entry in value.items())}}}"
+    return json.dumps(value)  # null, true, numbers
+
+
+def _entry(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else override_value(value)
+
+
+def _is_read_as(text: str) -> bool:
+    """Return whether Hydra reads an override's value, without quotes, as this text."""
+    try:
+        return "${" not in text and OverridesParser.create().parse_override(f"key={text}").value() == text
+    except HydraException:
+        return False
+
+
+def _quoted(text: str) -> str:
+    return QuotedString(text.replace("${", "\\${"), Quote.double).with_quotes()
 
 
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
     """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
-    Overrides of Hydra's settings say where and how a sweep runs, and are ignored. A configuration is valid until the
-    next is requested.
+    Overrides of Hydra's settings say where and how a sweep runs: they must be valid, and are no part of a job. A
+    configuration is valid until the next is requested.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
-    overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
-        parser = OverridesParser.create(config_loader=loader)
-        fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
-        params = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.params or {}
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
+        fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
+        params = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.get("params") or {}
         composer = Composer(command, loader, search_path())
-        for job in product(loader, params, overrides):
+        for job in product(loader, params, [one for one in overrides if not one.lstrip("+~").startswith("hydra")]):
             yield job, composer(job)
 
 

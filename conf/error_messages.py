@@ -5,21 +5,25 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.compose import unchecked
-from conf.groups import choices, chosen, common_keys, keys
+from conf.compose import override_value, unchecked
+from conf.groups import choices, chosen, common_keys, keys, user_folders
 from conf.schema import VARIABLES
+from conf.terminal import printable
 
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
-    errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
+    errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
 _ADDED = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"  # by Hydra to a reason
@@ -37,8 +41,12 @@ def is_shortage(error: BaseException) -> bool:
 
 def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
     """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
-    line = _explained(error, command, sys.argv[1:] if overrides is None else overrides)
-    return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
+    several = re.search(r"Ambiguous value for argument '([^=']+)=([^']*)'", str(error))
+    if several:
+        line = _several_values(several[1], several[2], command, sweeps=overrides is None)
+    else:
+        line = _explained(error, command, sys.argv[1:] if overrides is None else overrides)
+    return printable(re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line))
 
 
 def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> str:
@@ -46,29 +54,30 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return unknown_key(choice, list(error.options), what=f"{group}=")
-    if missing := re.search(r"(?:Could not override '|not in struct full_key: )([^' ]+)", text):
+    if missing := re.search(r"(?:Could not override '|not in struct full_key: )([^' ]*)", text):
         return _no_such_key(missing.group(1), command, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
-    if several := re.search(r"Ambiguous value for argument '([^=']+)=([^']*)'", text):
-        (key, values), word = several.groups(), "=".join(several.groups())
-        if not values.startswith("[") and OmegaConf.is_list(OmegaConf.select(unchecked(command, []), key)):
-            return f'{word}: must be a list: write "{key}=[{values}]"'
-        return f"{word}: several values are a sweep: add -m, python -m {command} -m {word}"
+    if unknown := re.search(r"Interpolation key '(\S+)' not found full_key: (\w[\w.]*)", text):
+        return _no_such_reference(unknown[1], unknown[2], command, overrides)
+    if "Config group override must be" in text:
+        return _no_choice(command, overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
     if isinstance(error, OverrideParseException):
-        if joined := _joined(error.override, overrides):
-            return f"{error.override}: no blank after the comma: {joined}"
-        if "=" not in error.override and not error.override.startswith("~"):
-            return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
-        return f"{error.override}: {re.sub(_ADDED, '', text)}"
+        return _unreadable(error.override, re.sub(_ADDED, "", text), overrides)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem_mark.name}, line {error.problem_mark.line + 1}: no valid YAML ({error.problem})"
     if isinstance(error, (ImportError, OSError)) and (library := re.search(_NOT_LOADED, text)):
         return f"not enough memory to load {library[1]}: raise the limit of this shell (ulimit -v), or of the job"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
+    if isinstance(error, OmegaConfBaseException) and error.full_key and error.msg:
+        return f"{error.full_key}: {error.msg.splitlines()[0]}"
+    if isinstance(error, UnicodeDecodeError) and (path := _undecodable()) is not None:
+        return f"{path}: is no text in UTF-8 ({text})"
     if isinstance(error, ConfigError):
         return text
     if isinstance(error, (ValueError, OSError)):
@@ -81,7 +90,8 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         size = f" for {asked.group(1)} at once" if asked else ""
         return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
-        return re.sub(_ADDED, "", text)
+        reason = str(error.__cause__ or "").partition("\n")[0]
+        return re.sub(_ADDED, "", text).removeprefix("Error merging override ") + (reason and f": {reason}")
     return f"{type(error).__name__}: {_in_keys(text, command, overrides)}"
 
 
@@ -113,9 +123,72 @@ def _fetch_command(source: Any) -> str | None:
         preset = keys("dataset", choice)
         if preset["_target_"] == f"{type(source).__module__}.{type(source).__qualname__}":
             values = {key: getattr(source, key) for key in preset if key != "_target_"}
-            changed = {key: "null" if value is None else value for key, value in values.items() if value != preset[key]}
+            changed = {key: override_value(value) for key, value in values.items() if value != preset[key]}
             commands.append([f"dataset={choice}", *(f"dataset.{key}={value}" for key, value in changed.items())])
     return shlex.join(["python", "-m", "scripts.prepare_dataset", *min(commands, key=len)]) if commands else None
+
+
+def _undecodable() -> Path | None:
+    """Return a YAML file of the user's that is no text."""
+    for path in (path for folder in user_folders() for path in sorted(folder.rglob("*.yaml")) if path.is_file()):
+        try:
+            path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return path
+    return None
+
+
+def _several_values(key: str, values: str, command: str, *, sweeps: bool) -> str:
+    """Explain a comma where one value is taken, and the sweep that takes several if there is one."""
+    word, default = f"{key}={values}", OmegaConf.select(unchecked(command, []), key, throw_on_missing=False)
+    if not values.startswith("[") and OmegaConf.is_list(default):
+        return f'{word}: must be a list: write "{key}=[{values}]"'
+    remedy = f"several values are a sweep: add -m, python -m {command} -m {shlex.quote(word)}"
+    quoted = f"if it is one value, {shlex.quote(f'{key}={override_value(values)}')}"
+    is_text = "." in key and (default is None or isinstance(default, str))
+    return f"{word}: {remedy if sweeps else 'takes one value'}{f'; or, {quoted}' if is_text else ''}"
+
+
+def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
+    """Explain an override that Hydra cannot read, with the quotes that help."""
+    key, equals, value = override.partition("=")
+    if joined := _joined(override, overrides):
+        return f"{override}: no blank after the comma: {joined}"
+    if override.startswith("-"):
+        return f"{override}: there is no such option (see --help)"
+    if not equals and not override.startswith("~"):
+        return f"{override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
+    if not equals or value.startswith(("[", "{")):
+        return (
+            f"{override}: {reason}; texts with other characters than letters and digits need quotes: 'KEY=[\"TEXT\"]'"
+        )
+    texts = [value] if "(" in value else value.split(",")
+    quoted = shlex.quote(f"{key}={','.join(map(override_value, texts))}")
+    function = re.search(r"Unknown function '\w+'", reason)
+    return f"{override}: {f'{function[0]}; a text is' if function else 'write it'} in two kinds of quotes: {quoted}"
+
+
+def _no_such_reference(path: str, key: str, command: str, overrides: Sequence[str]) -> str:
+    """Explain a reference, ${path} in the value of a key, to what is not there."""
+    node: Any = unchecked(command, [override for override in overrides if not override.startswith("-")])
+    *parents, last = path.split(".")
+    for depth, part in enumerate((*parents, last)):
+        inner = OmegaConf.select(node, part)
+        if inner is None:
+            where = ".".join((*parents, last)[:depth]) or "the configuration"
+            known = ", ".join(sorted(map(str, node))) if OmegaConf.is_dict(node) else "nothing"
+            return f"{key}: {where} has nothing for {part}: choose from {known}, or set {key}=VALUE"
+        node = inner
+    return f"{key}: refers to {path}, which has no value"
+
+
+def _no_choice(command: str, overrides: Sequence[str]) -> str:
+    """Explain a group that is set to null or a number, such as train=5: no name of a choice, or one to be quoted."""
+    pairs = [word.partition("=") for word in overrides if word.partition("=")[0] in chosen(command, [])]
+    group, _, value = next(pair for pair in pairs if override_value(pair[2]) != pair[2])
+    if value in choices(group):
+        return f"{group}={value}: is no text without quotes: {shlex.quote(f'{group}={override_value(value)}')}"
+    return unknown_key(value, choices(group), what=f"{group}=")
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:

@@ -36,7 +36,8 @@ def search_path() -> list[str]:
 
 def choices(group: str) -> list[str]:
     """Return the names that `group=` accepts."""
-    return sorted({path.stem for folder in _folders for path in (folder / group).glob("*.yaml")})
+    paths = (path for folder in _folders for path in (folder / group).glob("*.yaml"))
+    return sorted({path.stem for path in paths if path.is_file()})
 
 
 def file_of(group: str, choice: str) -> Path:

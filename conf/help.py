@@ -27,6 +27,9 @@ def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
     words = look_in(words)
     overrides = [word for word in words if "=" in word]
     selected = {group: selection[0] for group, selection in chosen(command, overrides).items()}
+    if unknown := [pair for pair in selected.items() if pair[1] not in choices(pair[0])]:
+        group, choice = unknown[0]
+        raise ConfigError(unknown_key(choice, choices(group), f"{group}="))
     named = [value for key, _, value in (word.partition("=") for word in overrides) if key == _LAUNCHER]
     selected[_LAUNCHER] = named[-1] if named else "in_process"
     for topic in (word for word in words if word not in overrides and not word.startswith("-")):

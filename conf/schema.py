@@ -5,6 +5,7 @@ sections of dataset, eraser and model each name a class, whose keyword-only argu
 or dataset needs no entry here.
 """
 
+import os
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
@@ -74,6 +75,8 @@ class Config:
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ConfigError(f"device={self.device}: computes nothing here; choose auto, cpu, cuda or cuda:N")
 
     @property
     def plain(self) -> Options:
@@ -90,7 +93,7 @@ C_co = TypeVar("C_co", bound=Config, covariant=True)  # type of the configuratio
 
 
 def plain(config: DictConfig) -> Options:
-    """Return a composed configuration as plain containers, references resolved.
+    """Return a composed configuration as plain containers, references resolved and ~ in paths expanded.
 
     Raises:
         ConfigError: a mandatory value is missing.
@@ -102,7 +105,16 @@ def plain(config: DictConfig) -> Options:
         name = key.group(1) if key else "a value"
         raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
     assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+    return {str(key): _expanded(value) for key, value in container.items()}
+
+
+def _expanded(value: Any) -> Any:
+    """Return a value with the home folder in the place of ~ at the beginning of paths, as shells have it."""
+    if isinstance(value, dict):
+        return {key: _expanded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_expanded(one) for one in value]
+    return os.path.expanduser(value) if isinstance(value, str) and value.startswith("~/") else value  # noqa: PTH111
 
 
 def validate(config: Options, kind: type[C]) -> C:

@@ -4,9 +4,11 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from conf.command_process import BAD_CONFIG, FAILED
 from conf.groups import CONF
@@ -49,25 +51,47 @@ class Sweep:
         return shlex.join(["python", "-m", "scripts.manage_sweep", "status", str(runs), "--", request["verb"], *words])
 
     def save_request(self, command: str, overrides: Sequence[str]) -> None:
-        """Write sweep.json, the command line."""
+        """Write sweep.json, the command line.
+
+        Raises:
+            ValueError: a folder is a link, which would be written through.
+        """
+        for folder in (self.directory.parent, self.directory):
+            if folder.is_symlink():
+                raise ValueError(
+                    f"{folder} is a link, and is not written through: delete it, or choose another runs_dir"
+                )
         self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = self.directory / f".{REQUEST}.tmp"
-        temporary.write_text(json.dumps({"verb": command, "overrides": list(overrides)}, indent=1))
-        temporary.replace(self.directory / REQUEST)
+        with tempfile.TemporaryDirectory(dir=self.directory, prefix=".", suffix=".tmp") as folder:
+            temporary = Path(folder) / REQUEST
+            temporary.write_text(json.dumps({"verb": command, "overrides": list(overrides)}, indent=1))
+            temporary.replace(self.directory / REQUEST)
 
     def plan(self, jobs: Sequence[SweepJob]) -> None:
-        """Write plan.json, the jobs of this launch, and delete the errors of earlier ones: they are tried again."""
-        from erasure.store.checked_files import write_json
+        """Write plan.json, the jobs of this launch, and delete the errors of earlier ones: they are tried again.
 
+        Raises:
+            ValueError: the directory holds a link, which could be written through.
+        """
+        from erasure.store.checked_files import write_json
+        from erasure.store.regular_files import require_plain_folder
+
+        require_plain_folder(self.directory)
         write_json(self.directory / PLAN, {"jobs": [{"overrides": j.overrides, "run": str(j.run)} for j in jobs]})
         for path in self.directory.glob("error-*.json"):
             path.unlink(missing_ok=True)
 
     def planned(self) -> list[SweepJob]:
-        """Return the jobs of the latest launch."""
-        from erasure.store.checked_files import read_json
+        """Return the jobs of the latest launch.
 
-        jobs = read_json(self.directory / PLAN)["jobs"]
+        Raises:
+            ValueError: plan.json is not what `plan` writes.
+        """
+        path = self.directory / PLAN
+        jobs = _read(path, {"jobs": list})["jobs"]
+        known = {"overrides": list, "run": str}
+        if not all(_has(job, known) and all(isinstance(word, str) for word in job["overrides"]) for job in jobs):
+            raise ValueError(f"{path} is no plan of a sweep: launch the sweep again")
         return [SweepJob(number, job["overrides"], Path(job["run"])) for number, job in enumerate(jobs)]
 
     def fail(self, run: str, error: str, exit_code: int) -> None:
@@ -82,10 +106,8 @@ class Sweep:
 
     def error_of(self, run: str) -> tuple[str, int]:
         """Return why a run has no result, and the exit code."""
-        from erasure.store.checked_files import read_json
-
         try:
-            noted = read_json(self._error(run))
+            noted = _read(self._error(run), {"error": str, "exit_code": int})
         except FileNotFoundError:
             return f"ended without a word: killed? launch the sweep again to continue {run}", FAILED
         except ValueError as error:
@@ -99,10 +121,8 @@ class Sweep:
 
     def printed_tables(self, command: str) -> str | None:
         """Return what was printed with tables and figures; None if they, runs or the command's code have changed."""
-        from erasure.store.checked_files import read_json
-
         try:
-            kept = read_json(self.directory / _TABLES)
+            kept = _read(self.directory / _TABLES, {"printed": str, "state": str})
         except (FileNotFoundError, ValueError):
             return None
         return kept["printed"] if kept["state"] == self._table_state(command) else None
@@ -124,6 +144,24 @@ class Sweep:
 
     def _error(self, run: str) -> Path:
         return self.directory / f"error-{run}.json"
+
+
+def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
+    """Read values from a file of a sweep, which anybody may have written.
+
+    Raises:
+        ValueError: it is damaged, or lacks a value that is known to be there, of its type.
+        OSError: it cannot be read.
+    """
+    from erasure.store.checked_files import read_json
+
+    if not _has(values := read_json(path), known):
+        raise ValueError(f"{path} lacks {' or '.join(known)}")
+    return values
+
+
+def _has(values: Any, known: Mapping[str, type]) -> bool:
+    return isinstance(values, dict) and all(isinstance(values.get(key), kind) for key, kind in known.items())
 
 
 def sweep_name(command: str, overrides: Sequence[str]) -> str:

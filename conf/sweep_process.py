@@ -5,9 +5,11 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig, flag_override
+from omegaconf import DictConfig, OmegaConf, flag_override
 
+from conf.error_messages import explain
 from conf.sweep_files import Sweep, sweep_name
 
 
@@ -41,6 +43,13 @@ class SweepProcess:
 process = SweepProcess()  # the only one
 
 
+def typed_overrides(overrides: Any) -> list[str]:
+    """Return a run's overrides from `hydra.overrides` as they were typed: references in them are not followed."""
+    typed = OmegaConf.to_container(overrides.task)
+    assert isinstance(typed, list)
+    return typed
+
+
 def begin_sweep(config: DictConfig) -> None:
     """Note that this process launches the sweep that is asked for, and make its folder below hydra.sweep.dir.
 
@@ -49,13 +58,13 @@ def begin_sweep(config: DictConfig) -> None:
     """
     command = config.hydra.job.config_name
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-    words = [*parameters, *map(str, config.hydra.overrides.task)]
-    sweep = Sweep(Path(config.hydra.sweep.dir) / sweep_name(command, words))
+    words = [*parameters, *typed_overrides(config.hydra.overrides)]
+    sweep = Sweep(Path(config.hydra.sweep.dir).expanduser() / sweep_name(command, words))
     try:
         sweep.save_request(command, words)
     except OSError as error:
         sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")) / sweep.directory.name)
-        print(f"{error.filename}: {error.strerror}; tables go to {sweep.directory}", file=sys.stderr)
+        print(f"{explain(error, command, words)}; tables go to {sweep.directory}", file=sys.stderr)
         sweep.save_request(command, words)
     with flag_override(config.hydra, ["readonly", "struct"], False):
         config.hydra.sweep.dir = str(sweep.directory)

@@ -10,8 +10,21 @@ import torch.distributed as dist
 from torch import Tensor
 
 from erasure.covariance_factor import CovarianceFactor
-from erasure.inputs import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
-from erasure.moment_accumulator import Accumulator
+from erasure.inputs import (
+    as_tensor,
+    is_one_hot,
+    leading_shape,
+    number_of_classes,
+    per_example,
+    require_plain,
+    require_range,
+    require_same_rows,
+    single_column,
+    spread,
+    values_per_example,
+    whole_number,
+)
+from erasure.moment_accumulator import Accumulator, explained, require_sums, stored_precision
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 
@@ -69,7 +82,9 @@ class ConceptMoments:
         device: torch.device | str | None = None,
         precision: torch.dtype = torch.float64,
     ) -> None:
-        named = {SINGLE: concepts} if isinstance(concepts, int) else dict(concepts)
+        sizes = concepts if isinstance(concepts, Mapping) else {SINGLE: concepts}
+        named = {name: whole_number(size, f"concepts[{name!r}]") for name, size in sizes.items()}
+        dim = whole_number(dim, "dim")
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
         if not named or min(named.values()) < 1:
@@ -88,11 +103,12 @@ class ConceptMoments:
             dim: values per example; all of x[0] by default.
             device: where the sums live; that of `x` by default.
         """
+        require_same_rows(x, named_concepts(z))
         x = as_tensor(x, "x")
-        named = {name: as_tensor(values, "z") for name, values in named_concepts(z).items()}
-        dim = values_per_example(x, *named.values()) if dim is None else dim
+        named = _tensors(named_concepts(z))
+        dim = values_per_example(x, *named.values()) if dim is None else whole_number(dim, "dim")
         leading = leading_shape(x, dim)
-        sizes = {name: _columns_of(values, leading) for name, values in named.items()}
+        sizes = {name: _columns_of(values, leading, _label(name, named)) for name, values in named.items()}
         return cls(dim, sizes, device=device or x.device).update(x, named)
 
     def update(self, x: Any, z: Any) -> Self:
@@ -105,16 +121,16 @@ class ConceptMoments:
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
+        require_same_rows(x, named_concepts(z))
         x = as_tensor(x, "x")
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
         device, precision = self._joint.device, self._joint.precision
-        joint = torch.cat(
-            [rows.detach().to(device, precision), columns(z, leading, self.concepts).to(device, precision)], 1
-        )
-        if not joint.sum(dtype=torch.float64).isfinite() and not joint.isfinite().all():
-            where = "x" if not rows.isfinite().all() else "z"
-            raise ValueError(f"{where} holds values that are not finite (NaN or infinity): clean the data first")
+        concept = columns(z, leading, self.concepts)
+        require_range(rows, "x", precision)
+        for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
+            require_range(part, _label(name, self.concepts), precision)
+        joint = torch.cat([rows.to(device, precision), concept.to(device, precision)], 1).detach()
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
@@ -142,22 +158,31 @@ class ConceptMoments:
         """Load what `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else.
+            ValueError: the file is damaged, or holds something else, or moments that no examples have.
         """
         tensors, metadata = load_tensors(Path(path))
         if not isinstance(about := metadata.get("concept_moments"), dict):
             raise ValueError(f"{path} holds no moments of concepts: give a file of ConceptMoments.save")
-        precision = getattr(torch, about["precision"])
-        moments = cls(about["dim"], about["concepts"], device=device, precision=precision)
-        moments._joint.load_state_dict(tensors)
-        return moments
+        with explained(path):
+            dim, concepts = about["dim"], about["concepts"]
+            width = dim + sum(whole_number(size, name) for name, size in concepts.items())
+            require_sums(tensors, width, 1, pooled=True)  # before memory is taken for as many columns as it says
+            moments = cls(dim, concepts, device=device, precision=stored_precision(about))
+            moments._joint.load_state_dict(tensors)
+            return moments
 
-    def require_examples(self) -> None:
-        """Raise ValueError for fewer than two examples, or a concept that does not vary."""
+    def require_examples(self, names: Sequence[str] | None = None) -> None:
+        """Raise ValueError for fewer than two examples, or concepts to erase that do not vary.
+
+        Args:
+            names: of the concepts to erase; all by default.
+        """
         if self.n < 2:
             raise ValueError(f"{self.n} examples: a covariance needs at least 2")
-        if not bool((self.concept_covariance.diagonal() > 0).any()):
-            raise ValueError("z is the same for all examples: there is nothing to erase")
+        variances = self.concept_covariance.diagonal()[self.positions(names)]
+        if not bool((variances > 0).any()):
+            which = "z" if names is None else ", ".join(names)
+            raise ValueError(f"{which} is the same for all examples: there is nothing to erase")
 
     @property
     def n(self) -> int:
@@ -238,13 +263,23 @@ def moments_of(
     x: Any, z: Any, *, num_classes: int | None = None, dim: int | None = None, pooled: bool = False
 ) -> ClassMoments | ConceptMoments:
     """Return the moments that `z` calls for: of classes where it holds labels, of a concept where it does not."""
-    if not _is_mapping(z):
-        x, z = as_tensor(x, "x"), as_tensor(z, "z")
-        several = z.ndim > 1 and z.shape != x.shape[:-1]  # columns, or one label for each vector
-        if num_classes is not None or is_one_hot(z) or not (z.is_floating_point() or (several and z.shape[-1] > 1)):
-            z = z.squeeze(-1) if several and z.shape[-1] == 1 else z
-            return ClassMoments.fit(x, z, num_classes=num_classes, dim=dim, pooled=pooled)
-    return ConceptMoments.fit(x, z, dim=dim)
+    named = named_concepts(z)
+    require_same_rows(x, named)
+    if len(named) == 1 and not isinstance(z, Mapping):
+        x, one = as_tensor(x, "x"), as_tensor(next(iter(named.values())), "z")
+        several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, or one label for each vector
+        if (
+            num_classes is not None
+            or is_one_hot(one)
+            or not (one.is_floating_point() or (several and one.shape[-1] > 1))
+        ):
+            return ClassMoments.fit(x, one, num_classes=num_classes, dim=dim, pooled=pooled)
+        named = dict.fromkeys(named, one)
+    elif num_classes is not None:
+        raise ValueError(
+            f"num_classes={num_classes} is for one concept of classes, and z has {len(named)} concepts by name"
+        )
+    return ConceptMoments.fit(x, named, dim=dim)
 
 
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
@@ -261,32 +296,61 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     named = named_concepts(z)
     if named.keys() != concepts.keys():
         raise ValueError(f"z has the concepts {', '.join(named)}: expected {', '.join(concepts)}")
-    return torch.cat([_encoded(as_tensor(named[name], "z"), leading, size) for name, size in concepts.items()], 1)
+    tensors = _tensors(named)
+    return torch.cat([_encoded(tensors[name], leading, size) for name, size in concepts.items()], 1)
 
 
 def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
-    """Return concepts by name: those of a mapping or a data frame, or the single one under `name`."""
-    return {str(key): values for key, values in z.items()} if _is_mapping(z) else {name: z}
+    """Return concepts by name: those of a mapping or a data frame, or the single one under `name`.
+
+    Raises:
+        ValueError: two concepts of the same name, or none.
+    """
+    require_plain(z, name)
+    if not (isinstance(z, Mapping) or hasattr(z, "columns")):
+        return {name: z}
+    frame: Any = z
+    if hasattr(frame, "items"):  # a mapping, or a frame of pandas
+        pairs = list(frame.items())
+    else:  # of polars or pyarrow
+        pairs = [(column, frame[column]) for column in getattr(frame, "column_names", frame.columns)]
+    named = {str(key): values for key, values in pairs}
+    if not named:
+        raise ValueError(f"{name} holds no concept: give at least one column")
+    if len(named) < len(pairs):
+        keys = [str(key) for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{name} has two concepts of the name {twice!r}: give each a name of its own")
+    return named
 
 
-def _is_mapping(z: Any) -> bool:
-    return isinstance(z, Mapping) or hasattr(z, "columns")  # a data frame: a concept per column
+def _tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: as_tensor(one, _label(name, named)) for name, one in named.items()}
 
 
-def _columns_of(z: Tensor, leading: torch.Size) -> int:
-    """Return how many columns a concept has that is given as `z`."""
+def _label(name: str, named: Mapping[str, Any]) -> str:
+    """Return what errors call one of several concepts."""
+    return SINGLE if len(named) == 1 else f"{SINGLE}[{name!r}]"
+
+
+def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
+    """Return how many columns a concept has that is given as `z`, which errors call `name`."""
+    z = z if z.is_floating_point() else single_column(z, leading)
     if not per_example(z, leading):
+        if z.ndim < 2 and leading:
+            raise ValueError(f"{name} has shape {tuple(z.shape)}: expected one value per example, {list(leading)}")
         return z.shape[-1] if z.ndim else 1
     if z.is_floating_point():
         values = z.unique()
         if len(values) > 2 and torch.equal(values, torch.arange(len(values)).to(values)):
             log.warning("z holds the floats 0 to %d: erased as one real number, not as classes", len(values) - 1)
         return 1
-    return max(2, int(z.max()) + 1) if z.numel() else 1
+    return max(2, number_of_classes(z, name)) if z.numel() else 1
 
 
 def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
     """Return one concept's columns [n, size]."""
+    z = z if z.is_floating_point() and size > 1 else single_column(z, leading)
     if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
         if size == 1:
             return spread(z, leading)[:, None]
@@ -294,7 +358,8 @@ def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
             worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
             raise ValueError(f"label {worst} is out of range: labels run from 0 to {size - 1}")
         return spread(torch.nn.functional.one_hot(z.long(), size), leading, trailing=1)
-    if z.ndim == 0 or z.shape[-1] != size or z.shape[:-1] != leading[: z.ndim - 1]:
+    columns = z.ndim > 1 or (z.ndim == 1 and not leading)
+    if not columns or z.shape[-1] != size or z.shape[:-1] != leading[: z.ndim - 1]:
         raise ValueError(f"z has shape {tuple(z.shape)}: expected {[*leading, size]}, {size} columns for each example")
     if not z.is_floating_point() and z.numel() and not 0 <= int(z.min()) <= int(z.max()) <= 1:
         raise ValueError(

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -135,6 +135,11 @@ class Source(ABC):
         shared = {f.name for f in fields(Source)}
         return {key: value for key, value in self.identity().items() if key not in shared}
 
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
+        """Return the options that have no effect beside the others, each with what would read it."""
+        return {}
+
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
         """Download published data. Embedded data and the user's files need no download.
 
@@ -153,6 +158,10 @@ class Published(Source):
     root: str = "data"
 
     locations: ClassVar[tuple[str, ...]] = ("root",)
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+        return {"test_fraction": "a dataset without an official test split"}
 
     @abstractmethod
     def files(self) -> Mapping[str, str]:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.few_examples import warned_of_few
-from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
+from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape, ordinary_tensors, require_same_rows
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 
@@ -84,6 +85,11 @@ class Eraser(ABC):
     @classmethod  # noqa: B027 most erasers have no option that could be out of range
     def require_options(cls, **options: Any) -> None:
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
+        """Return the options that have no effect beside the others, each with what would read it."""
+        return {}
 
     @classmethod
     @without_autocast
@@ -158,6 +164,13 @@ class Eraser(ABC):
         """Return the measured number of [d, d] matrices that fitting needs at its peak, without the moments."""
         return 6.0
 
+    def __post_init__(self) -> None:
+        """Make tensors of a fit in `torch.inference_mode` usable outside it."""
+        with ordinary_tensors():
+            for name, value in vars(self).items():
+                if isinstance(value, Tensor) and value.is_inference():
+                    vars(self)[name] = value.clone()
+
     def require_fields(self) -> None:
         """Raise ValueError unless a subclass has set what this class works with."""
         if missing := [name for name in ("mean", "num_classes") if not hasattr(self, name)]:
@@ -184,6 +197,7 @@ class Eraser(ABC):
                 map does not keep the shape.
         """
         self.require_fields()
+        require_same_rows(x, z)
         values = as_tensor(x, "x")
         rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
@@ -194,7 +208,10 @@ class Eraser(ABC):
                 "without labels: LeaceEraser or AlfQleaceEraser"
             )
         erased = self._erase(rows, labels).reshape(values.shape)
-        return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
+        if isinstance(x, Tensor):
+            return erased
+        same = isinstance(x, np.ndarray) and x.dtype.kind == "f"  # longdouble is computed in float64
+        return erased.numpy().astype(x.dtype.newbyteorder("=") if same else None, copy=False)  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
         """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""
@@ -219,6 +236,7 @@ class Eraser(ABC):
 
         return by_rows(moved, torch.empty_like(flat))
 
+    @ordinary_tensors()
     def to(
         self,
         device: torch.device | str | torch.dtype | None = None,
@@ -273,7 +291,8 @@ class Eraser(ABC):
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or a field is
                 missing, or does not have the type and shape that the dataclass says.
         """
-        tensors, metadata = load_tensors(Path(path))
+        with ordinary_tensors():
+            tensors, metadata = load_tensors(Path(path))
         known = {
             name: kind for name, kind in _family(cls).items() if not (kind.__abstractmethods__ or kind.transductive)
         }

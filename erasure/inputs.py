@@ -1,7 +1,9 @@
 """Check batches of examples and labels, bring them to rows, and process them a few rows at a time."""
 
+import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,9 +11,18 @@ import torch
 from torch import Tensor
 
 _ROWS_AT_ONCE = 8192
-_NUMERIC = "biufc"  # kinds of NumPy arrays that torch can hold
-_NUMBERS = (int, float, complex, np.number, np.bool_)
-_CLASSES = "classes = np.unique(z); z = np.searchsorted(classes, z)"
+_NUMERIC = "biuf"  # kinds of NumPy arrays that torch can hold
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+_TENSORS = {
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+}  # fmt: skip
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}  # which torch computes with
+_EXAMPLES = ("x", "X")
+_CATEGORIES = ("categor", "enum", "dictionary")
+_NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
+_FEW_CLASSES = 1000  # a small first batch may lack most of its classes
+_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # whose squares a dtype holds
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -24,41 +35,277 @@ def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
     return out
 
 
+@contextmanager
+def ordinary_tensors() -> Iterator[None]:
+    """Make tensors that can be changed, and that autograd can use, in `torch.inference_mode` as well."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
 def as_tensor(values: Any, name: str) -> Tensor:
-    """Convert a tensor, an array, a pandas object or a list of numbers to a tensor.
+    """Convert a tensor, an array, a data frame or series, or a list of numbers to a tensor.
 
     Args:
         values: the numbers; an array is not copied where torch can share its memory.
-        name: what an error calls them; "z" for labels.
+        name: what an error calls them; "x" for examples, anything else for labels and concepts.
 
     Raises:
-        ValueError: the values are not numbers.
+        ValueError: the values are not numbers, or are more than their numbers: masked, missing, dates, categories.
     """
-    if isinstance(values, Tensor) and values.layout == torch.strided:
-        return values
-    if isinstance(values, Tensor) or hasattr(values, "toarray"):
-        dense = "to_dense" if isinstance(values, Tensor) else "toarray"
-        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.{dense}()")
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
-    if array.dtype == object and all(isinstance(value, _NUMBERS) for value in array.flat):
-        array = np.array(array.tolist())  # numbers in a column that pandas holds as objects
+    if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
+        if len({value.shape for value in values}) > 1:
+            raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
+        values = torch.stack([as_tensor(value, name) for value in values])
+    if isinstance(values, Tensor):
+        return _plain(values, name)
+    array = as_array(values, name)
     if array.dtype.kind not in _NUMERIC:
-        odd = next((value for value in array.flat if not isinstance(value, _NUMBERS)), array.dtype)
-        remedy = f"number the classes first ({_CLASSES})" if name == "z" else "give one number for each coordinate"
-        raise ValueError(f"{name} holds {_shown(odd)}, expected numbers: {remedy}")
+        raise _not_numbers(array.flat[0] if array.size else array.dtype, name)
+    if name not in _EXAMPLES and array.dtype.kind == "f" and is_categorical(values):
+        raise ValueError(
+            f"{name} holds categories that are real numbers: pass {name}.cat.codes, or {name}.astype(float)"
+        )
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
     if not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
-        return torch.as_tensor(array)
+        return _plain(torch.as_tensor(array), name)
+
+
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Convert values to an array of numbers, booleans or strings, one kind for all.
+
+    Args:
+        values: an array, a data frame or series, a list or a tensor.
+        name: what an error calls them, as of `as_tensor`.
+
+    Raises:
+        ValueError: rows of different lengths, values of different kinds, or values that are more than their numbers:
+            masked, missing, complex, dates; in examples also categories.
+    """
+    if isinstance(values, Tensor):
+        values = _plain(values, name).detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    require_plain(values, name)
+    if hasattr(values, "toarray") or hasattr(values, "todense"):
+        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.toarray()")
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # where NumPy makes strings of numbers
+            array = np.array(values, dtype=object)
+    except Exception as error:  # of any package's own kind
+        if "inhomogeneous" in str(error):
+            raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
+        raise ValueError(f"{name} cannot be read as an array ({_line(error)}): pass a NumPy array") from error
+    if array.dtype.kind in "Mm":
+        require_plain(array, name)
+    if array.dtype == object:
+        array = _of_one_kind(array, name)
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
+    return array
+
+
+def require_plain(values: Any, name: str) -> None:
+    """Raise ValueError for masked arrays, missing entries, dates, structures, and categories among examples.
+
+    NumPy would turn such values into numbers, and forget what they were.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        masked = int(np.ma.getmaskarray(values).sum())
+        raise ValueError(f"{name} has {masked} masked values: drop or fill in their examples, then pass {name}.data")
+    if values is None:
+        raise ValueError(
+            f"{name} is None: pass an array of {'examples' if name in _EXAMPLES else 'one value per example'}"
+        )
+    if hasattr(values, "collect"):
+        raise ValueError(f"{name} is a lazy frame: pass {name}.collect()")
+    for dtype in _dtypes(values):
+        kind = _line(dtype).lower()
+        if getattr(dtype, "names", None):
+            raise ValueError(
+                f"{name} is a structured array: pass its fields as columns, "
+                f"numpy.lib.recfunctions.structured_to_unstructured({name})"
+            )
+        if kind.startswith(_NO_NUMBERS) or "timestamp" in kind:
+            categories = kind.startswith(_CATEGORIES)
+            if categories and name not in _EXAMPLES:
+                continue
+            remedy = "one column for each category" if categories else "numbers such as days"
+            remedy += "" if name in _EXAMPLES else ", or strings for classes"
+            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are no numbers: pass {remedy}")
+
+
+def _dtypes(values: Any) -> Sequence[Any]:
+    """Return the dtypes of an array, a series, or the columns of a frame of pandas, polars or pyarrow."""
+    if not hasattr(values, "columns"):
+        return [getattr(values, "dtype", "")]
+    return getattr(getattr(values, "schema", None), "types", getattr(values, "dtypes", ()))
+
+
+def is_categorical(values: Any) -> bool:
+    """Return whether a series is of categories."""
+    return _line(getattr(values, "dtype", "")).lower().startswith(_CATEGORIES)
+
+
+def _plain(values: Tensor, name: str) -> Tensor:
+    """Return a tensor of a dtype that torch computes with; raise ValueError for one that is more than its numbers."""
+    if values.is_quantized:
+        raise ValueError(f"{name} is a quantized tensor: pass {name}.dequantize()")
+    if hasattr(values, "get_mask"):
+        raise ValueError(f"{name} is a masked tensor: drop or fill in what is masked, then pass {name}.get_data()")
+    if values.is_nested:
+        raise ValueError(f"{name} is a nested tensor: give each example as many values, {name}.to_padded_tensor(...)")
+    if values.layout != torch.strided:
+        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.to_dense()")
+    if values.is_complex():
+        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
+    if values.dtype in _WIDER:
+        wider = values.to(_WIDER[values.dtype])
+        if values.dtype == torch.uint64 and wider.numel() and int(wider.min()) < 0:
+            raise ValueError(f"{name} holds integers of 2^63 and more: pass {name} as float64, or number the classes")
+        return wider
+    if values.dtype not in _TENSORS:
+        raise ValueError(f"{name} has dtype {values.dtype}: convert it to float32 first")
+    return values if name in _EXAMPLES else values.detach()  # gradients pass through examples alone
+
+
+def _of_one_kind(array: np.ndarray, name: str) -> np.ndarray:
+    """Return an array of objects as one of numbers, booleans or strings."""
+    missing = [i for i, value in enumerate(array.flat) if _is_missing(value)]
+    if missing:
+        what = _shown(array.flat[missing[0]])
+        if name in _EXAMPLES:
+            raise ValueError(
+                f"{name} holds {what}, expected numbers: drop examples with missing values, or fill them in"
+            )
+        raise ValueError(
+            f"{name} has no value for {len(missing)} of {array.size} examples ({what} at {missing[0]}): drop these "
+            "examples, or give them a class of their own"
+        )
+    strings = sum(isinstance(value, str) for value in array.flat)
+    if strings == array.size > 0:
+        return array.astype(str)
+    odd = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
+    if odd is None:
+        return np.array(array.tolist())
+    if strings and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
+        number = next(value for value in array.flat if isinstance(value, _NUMBERS))
+        raise ValueError(f"{name} holds {_shown(number)} and {_shown(odd)}: give numbers alone, or strings alone")
+    if isinstance(odd, complex | np.complexfloating):
+        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
+    raise _not_numbers(odd, name)
+
+
+def _not_numbers(value: Any, name: str) -> ValueError:
+    remedy = "give one number for each coordinate" if name in _EXAMPLES else _numbering(name)
+    return ValueError(f"{name} holds {_shown(value)}, expected numbers: {remedy}")
+
+
+def _numbering(name: str) -> str:
+    return f"number the classes first (classes = np.unique({name}); {name} = np.searchsorted(classes, {name}))"
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # NA compares to neither
+        return True
+    except ValueError:  # an array
+        return False
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it is written in Python, shortened."""
-    return repr(value.item() if isinstance(value, np.generic) else value)[:60]
+    """Return a value as it is written in Python, in one line, shortened."""
+    return _line(repr(value.item() if isinstance(value, np.generic) else value))[:60]
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value).split())[:120]
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Return a whole number as an int; raise ValueError for anything else, booleans and 3.0 included."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}={_shown(value)}: give a whole number") from None
+
+
+def number_of_classes(z: Tensor, name: str = "z") -> int:
+    """Return how many classes integer labels have that nobody has counted: the largest label and one.
+
+    Raises:
+        ValueError: labels that are real numbers, or so large that most classes would be empty.
+    """
+    if z.is_floating_point():
+        raise ValueError(f"{name} has dtype {z.dtype}: labels are integers from 0, booleans, or one-hot")
+    if not z.numel():
+        return 0
+    if z.dtype == torch.bool:
+        return 2
+    largest = int(z.max())
+    if largest >= max(z.numel(), _FEW_CLASSES):
+        raise ValueError(
+            f"{name} holds the label {largest} for {z.numel()} examples, and labels count classes from 0: "
+            f"{_numbering(name)}"
+        )
+    return largest + 1
+
+
+def require_same_rows(x: Any, z: Any) -> None:
+    """Raise ValueError for pandas objects whose rows have the same labels in another order.
+
+    Rows are paired by position, as scikit-learn does; pandas pairs them by label.
+    """
+    rows: Any = getattr(x, "index", None)
+    for one in z.values() if isinstance(z, Mapping) else [z]:
+        other: Any = getattr(one, "index", None)  # a method of lists
+        if not (hasattr(rows, "equals") and hasattr(other, "equals")):
+            continue
+        if len(rows) == len(other) and not rows.equals(other) and set(rows) == set(other):
+            raise ValueError(
+                "x and z have the same row labels in another order: pass z.loc[x.index], or z.to_numpy() to pair "
+                "rows by position"
+            )
+
+
+def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
+    """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
+
+    The host waits once for the device.
+
+    Args:
+        values: of examples or of a concept, [n, ...].
+        name: what the error calls them.
+        precision: of the squares.
+    """
+    if not values.is_floating_point() or not values.numel():
+        return
+    low, high = _RANGES[precision]
+    size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
+    if low < size < high:
+        return
+    finite = values.isfinite().flatten(1).all(1)
+    if not finite.all():
+        first = int((~finite).nonzero()[0])
+        raise ValueError(
+            f"{name} holds values that are not finite (NaN or infinity), first in example {first}: clean them"
+        )
+    largest = float(values.abs().max())
+    if size >= high:
+        raise ValueError(
+            f"{name} has values as large as {largest:.0e}, whose squares overflow: divide all by one number"
+        )
+    if largest:
+        raise ValueError(f"{name} has no value above {largest:.0e}, and squares underflow: multiply all by one number")
 
 
 def values_per_example(x: Tensor, *z: Tensor) -> int:
@@ -81,7 +328,7 @@ def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
     """Return the shape of `x`, which errors call `name`, without the axes that make up one example of `dim` values.
 
     Raises:
-        ValueError: `x` has another number of values per example, or is complex.
+        ValueError: `x` has another number of values per example.
     """
     if x.ndim >= 1 and x.shape[-1] == dim:
         leading = x.shape[:-1]
@@ -91,8 +338,6 @@ def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
         raise ValueError(
             f"{name} has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example, or [..., {dim}]"
         )
-    if x.is_complex():
-        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     return leading
 
 
@@ -109,6 +354,7 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
     Raises:
         ValueError: names the value, what is allowed and what to change.
     """
+    require_same_rows(x, z)
     x = as_tensor(x, "x")
     leading = leading_shape(x, dim)
     rows = x.reshape(leading.numel(), dim)
@@ -118,6 +364,12 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
 def per_example(z: Tensor, leading: torch.Size) -> bool:
     """Return whether `z` has one number for each of the `leading` examples, or for each of their first axes."""
     return z.shape == leading[: z.ndim] and (z.ndim > 0 or not leading)
+
+
+def single_column(z: Tensor, leading: torch.Size) -> Tensor:
+    """Return `z` without a last axis of one column that the `leading` examples do not have."""
+    column = z.ndim > 1 and z.shape[-1] == 1 and not per_example(z, leading)
+    return z.squeeze(-1) if column else z
 
 
 def is_one_hot(z: Tensor) -> bool:
@@ -134,6 +386,7 @@ def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
 
 def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
     """Return integer labels [n] of `leading` examples."""
+    z = single_column(z, leading)
     plain = per_example(z, leading)
     if z.ndim > 1 and z.shape[-1] == num_classes and z.shape[:-1] == leading[: z.ndim - 1]:
         hot = is_one_hot(z)
@@ -143,7 +396,7 @@ def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
             z, plain = z.int().argmax(-1), True
     if not plain:
         raise ValueError(f"z has shape {tuple(z.shape)}: expected one label per example, {list(leading)}")
-    if z.is_floating_point() or z.is_complex():
+    if z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")
     z = z.long()
     if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < num_classes:

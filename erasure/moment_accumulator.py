@@ -1,6 +1,8 @@
 """Counts, means and scatters of classes, accumulated from batches: exact or in float64, and mergeable."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -8,12 +10,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from erasure.autocast import without_autocast
-from erasure.inputs import Array, check_batch
+from erasure.inputs import Array, check_batch, ordinary_tensors, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
 
 _POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower, their memory is mapped anew
 _POOLED_BLOCK = 192  # columns; a tenth faster than `gram` by default at d = 768, whose digits stored runs depend on
+_ROUNDING = 1e-6  # of correlations; products of float32 have it
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -22,6 +25,7 @@ class Accumulator:
 
     least_classes = 2
 
+    @ordinary_tensors()
     def __init__(
         self,
         dim: int,
@@ -31,6 +35,7 @@ class Accumulator:
         pooled: bool = False,
         precision: torch.dtype = torch.float64,
     ) -> None:
+        dim, num_classes = whole_number(dim, "dim"), whole_number(num_classes, "num_classes")
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
         if num_classes < self.least_classes:
@@ -102,7 +107,8 @@ class Accumulator:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
         rows, labels = check_batch(x, z, self.dim, self.num_classes)
-        assert labels is not None
+        if labels is None:
+            raise ValueError("z is None: pass one label per example")
         labels = labels.to(self._offsets.device)
         self.note_precision(rows.dtype)
         if rows.dtype == torch.uint8:
@@ -111,9 +117,7 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
-        if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
-            j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
-            raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
+        require_range(rows, "x", self.precision)
         return self.add_rows(rows.detach(), labels)
 
     def note_precision(self, dtype: torch.dtype) -> None:
@@ -173,6 +177,7 @@ class Accumulator:
         self._offsets += shift * fraction[:, None]
         self._sizes = [size + count for size, count in zip(self._sizes, counts, strict=True)]
 
+    @ordinary_tensors()
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
         """Turn the moments of x into those of scale · x + shift, in place; both [d] or numbers."""
         self._settle()
@@ -201,6 +206,7 @@ class Accumulator:
             self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
         return self
 
+    @ordinary_tensors()
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
         """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
@@ -231,20 +237,18 @@ class Accumulator:
         moments = {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
         return moments | {"epsilon": torch.tensor(self._epsilon, dtype=torch.float64)}
 
+    @ordinary_tensors()
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
         """Load the tensors of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, or has another shape.
+            ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
         """
-        tensors = {"epsilon": torch.tensor(0.0, dtype=torch.float64)} | dict(tensors)  # files of 0.3.0 have none
-        for name, expected in self.state_dict().items():
-            if name not in tensors or tensors[name].shape != expected.shape:
-                stored = list(tensors[name].shape) if name in tensors else "missing"
-                raise ValueError(f"moments of {self._described}: {name} is {stored}, expected {list(expected.shape)}")
-        self._sizes, self._epsilon = tensors["sizes"].tolist(), max(self._epsilon, float(tensors["epsilon"]))
+        require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
+        self._sizes = tensors["sizes"].tolist()
+        self._epsilon = max(self._epsilon, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
         self._origins, self._offsets, self._scatters = (
-            tensors[name].to(self.device, torch.float64) for name in ("origins", "offsets", "scatters")
+            tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")
         )
         return self
 
@@ -278,3 +282,54 @@ class Accumulator:
         class_scatter.addr_(shift, shift, alpha=before * count / after)
         self._offsets[j] += shift * (count / after)
         self._sizes[j] = after
+
+
+@contextmanager
+def explained(path: Path | str) -> Iterator[None]:
+    """Turn what reading moments from an untrusted file raises into a ValueError that names the file."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} holds no moments of examples ({str(error)[:160]}): save them again") from error
+
+
+def stored_precision(about: Mapping[str, Any]) -> torch.dtype:
+    """Return the precision that the metadata of a file name."""
+    return {"float64": torch.float64, "float32": torch.float32}[about["precision"]]
+
+
+def require_sums(tensors: Mapping[str, Tensor], dim: int, num_classes: int, *, pooled: bool) -> None:
+    """Check the tensors of a `state_dict` from an untrusted file, before memory is taken for others of their sizes.
+
+    Raises:
+        ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
+    """
+    shapes = {
+        "sizes": [num_classes],
+        "origins": [num_classes, dim],
+        "offsets": [num_classes, dim],
+        "scatters": [1 if pooled else num_classes, dim, dim],
+    }
+    described = f"moments of {num_classes} classes in {dim} dimensions"
+    for name, shape in shapes.items():
+        stored = list(tensors[name].shape) if name in tensors else "missing"
+        if stored != shape:
+            raise ValueError(f"{described}: {name} is {stored}, expected {shape}")
+        if (dtype := tensors[name].dtype) != (torch.int64 if name == "sizes" else torch.float64):
+            raise ValueError(f"{described}: {name} is of {dtype}")
+        if not tensors[name].isfinite().all():
+            raise ValueError(f"{described}: {name} has values that are not finite")
+    epsilon = tensors.get("epsilon", torch.tensor(0.0))  # files of 0.3.0 have none
+    if epsilon.numel() != 1 or not 0 <= float(epsilon) < 1:
+        raise ValueError(f"{described}: epsilon is {epsilon.tolist()!s:.40}, expected a number from 0 to 1")
+    if (tensors["sizes"] < 0).any():
+        raise ValueError(f"{described}: a class has {int(tensors['sizes'].min())} examples")
+    for scatter in tensors["scatters"]:
+        variances = scatter.diagonal()
+        rounding = 1e-12 * variances.abs().max()
+        deviations = (variances.clamp(min=0) + rounding).sqrt()
+        products = deviations * deviations[:, None]
+        if bool((variances < -rounding).any() | (scatter.abs() > (1 + _ROUNDING) * products).any()):
+            raise ValueError(f"{described}: scatters has negative variances, or covariances above what variances allow")
+        if bool(((scatter - scatter.T).abs() > _ROUNDING * products).any()):
+            raise ValueError(f"{described}: scatters is not symmetric")

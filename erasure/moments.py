@@ -7,8 +7,18 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.inputs import Array, as_tensor, values_per_example
-from erasure.moment_accumulator import Accumulator
+from erasure.inputs import (
+    Array,
+    as_tensor,
+    leading_shape,
+    number_of_classes,
+    per_example,
+    require_same_rows,
+    single_column,
+    values_per_example,
+    whole_number,
+)
+from erasure.moment_accumulator import Accumulator, explained, require_sums, stored_precision
 from erasure.store.checked_files import load_tensors, save_tensors
 
 
@@ -66,14 +76,15 @@ class ClassMoments(Accumulator):
         Raises:
             ValueError: no examples, or as `update`.
         """
+        require_same_rows(x, z)
         values, labels = as_tensor(x, "x"), as_tensor(z, "z")
-        if dim is None:
-            dim = values_per_example(values, labels)
-        if num_classes is None and labels.ndim > 1 and labels.shape != values.shape[: labels.ndim]:
+        dim = values_per_example(values, labels) if dim is None else whole_number(dim, "dim")
+        leading = leading_shape(values, dim)
+        labels = single_column(labels, leading)
+        if num_classes is None and labels.ndim > 1 and not per_example(labels, leading):
             num_classes = labels.shape[-1]  # one-hot
         elif num_classes is None:
-            num_classes = int(labels.max()) + 1 if labels.numel() else 0
-            num_classes = max(2, num_classes) if labels.dtype == torch.bool else num_classes
+            num_classes = number_of_classes(labels)
         return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
 
     def save(self, path: Path | str) -> None:
@@ -86,7 +97,7 @@ class ClassMoments(Accumulator):
         """Load what `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else.
+            ValueError: the file is damaged, or holds something else, or moments that no examples have.
         """
         tensors, metadata = load_tensors(Path(path))
         if "moments" not in metadata:
@@ -95,17 +106,25 @@ class ClassMoments(Accumulator):
             )
         if "means" in tensors:  # written by version 0.2.0
             tensors |= {"origins": torch.zeros_like(tensors["means"]), "offsets": tensors["means"]}
-        options, (k, d) = metadata["moments"], tensors["offsets"].shape
-        moments = cls(d, k, device=device, pooled=options["pooled"], precision=getattr(torch, options["precision"]))
-        return moments.load_state_dict(tensors)
+        with explained(path):
+            pooled = metadata["moments"]["pooled"]
+            if not isinstance(pooled, bool):
+                raise ValueError(f"pooled={pooled!r}")
+            k, d = tensors["offsets"].shape
+            require_sums(tensors, d, k, pooled=pooled)
+            precision = stored_precision(metadata["moments"])
+            return cls(d, k, device=device, pooled=pooled, precision=precision).load_state_dict(tensors)
 
-    def require_examples(self, names: Sequence[str] = ()) -> None:
+    def require_examples(self, names: Sequence[str] = (), *, unused: bool = False) -> None:
         """Raise ValueError that names the classes unless every class has two examples.
 
         Args:
             names: of the classes; empty for their numbers.
+            unused: allow classes without examples, where an eraser needs no covariance of each class.
         """
-        if short := [j for j, count in enumerate(self.sizes) if count < 2]:
+        if unused and sum(count > 0 for count in self.sizes) < 2:
+            raise ValueError("all examples are of one class: there is nothing to erase")
+        if short := [j for j, count in enumerate(self.sizes) if count < 2 and not (unused and count == 0)]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:
                 raise ValueError("no example has label 0: labels start at 0; subtract the smallest label from all")
             named = ", ".join(f"class {names[j] if names else j} has {self.sizes[j]}" for j in short[:5])
@@ -131,9 +150,12 @@ class ClassMoments(Accumulator):
 
     @property
     def shifts(self) -> Tensor:
-        """Class means less the global mean, m_j - m̄, [k, d]; accurate where `means - mean` is rounding error."""
+        """Class means less the global mean, m_j - m̄, [k, d]; zero for a class without examples.
+
+        Accurate where `means - mean` is rounding error.
+        """
         offsets = self.offsets
-        return offsets - (self.weights[None] @ offsets)[0]
+        return (offsets - (self.weights[None] @ offsets)[0]) * (self.counts > 0)[:, None]
 
     @property
     def covariances(self) -> Tensor:

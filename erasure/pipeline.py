@@ -25,6 +25,7 @@ from erasure.progress import shown_progress
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint
+from erasure.threads import threads_for
 from erasure.zscore import Scaling
 
 log = logging.getLogger(__name__)
@@ -150,8 +151,14 @@ class _Request:
 
 
 def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
+    raw = raw_images(request.source, cache)
+    n, d, k = len(raw.train), raw.train.images[0].numel(), len(raw.class_names)
+    with threads_for(n * d**2 + k * d**3):  # class covariances, and their decompositions
+        return _erase(request, raw, device)
+
+
+def _erase(request: _Request, raw: RawImages, device: torch.device) -> Entry:
     source, kind, dtype, left_out = request.source, request.eraser, request.dtype, request.left_out
-    raw = raw_images(source, cache)
     originals = splits(source, raw)
     if left_out is not None:
         mask = torch.ones(len(originals["train"]), dtype=torch.bool)

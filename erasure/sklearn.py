@@ -1,10 +1,12 @@
 """Erasers as scikit-learn transformers, for pipelines and cross-validation."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import torch
 
+from erasure.concept_moments import named_concepts
 from erasure.eraser import Eraser, options_of
 from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
@@ -20,12 +22,12 @@ from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
+from erasure.inputs import as_array, as_tensor, is_categorical, require_plain, require_same_rows
 from erasure.optional_packages import needs
 
 with needs("sklearn"):
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-    from sklearn.utils import Tags
-    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils import Tags, assert_all_finite
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 _ERASERS: dict[str, type[Eraser]] = {
@@ -53,13 +55,16 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     The concept to erase is `y`, or `concept` where `y` is the target of a later step. With metadata routing enabled
     a pipeline passes it on: `ConceptEraser().set_fit_request(concept=True)`.
 
-    Labels of any kind become classes. Real numbers, several labels per example [n, m], and data frames with a concept
-    in each column are erased by "leace" and "splince"; "splince" keeps the covariance with `y`. Erasers that need
-    the labels of the examples they erase, such as QLEACE, are refused: `transform(X)` has none.
+    Integers, booleans, strings and categories are classes. Values of a floating type are real numbers, whole or not.
+    Real numbers, several labels per example [n, m], and data frames with a concept in each column, each by its own
+    type, are erased by "leace" and "splince"; "splince" keeps the covariance with `y`. Erasers that need the labels of
+    the examples they erase, such as QLEACE, are refused: `transform(X)` has none.
 
     Args:
         eraser: "leace", "splince", "alf_qleace", "alf_cubic", "random", "random_edit", "control", or an `Eraser` class
             that does not use labels.
+        classes: True if every value of the concept is a class, as of floats that number classes; False if values are
+            real numbers, as of ages stored as integers; None to go by their type.
         options: of the eraser, such as `num_directions`.
 
     Attributes:
@@ -80,8 +85,9 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         True
     """
 
-    def __init__(self, eraser: str | type[Eraser] = "leace", **options: Any) -> None:
+    def __init__(self, eraser: str | type[Eraser] = "leace", *, classes: bool | None = None, **options: Any) -> None:
         self.eraser = eraser
+        self.classes = classes
         vars(self).update(options)
 
     def fit(self, X: Any, y: Any = None, *, concept: Any = None) -> Self:
@@ -97,22 +103,34 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         erased = y if concept is None else concept
         if erased is None:
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
-        x: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        check_consistent_length(x, erased)
-        z, classes = _encoded(erased)
+        if self.classes not in (None, True, False):
+            raise ValueError(f"classes={self.classes!r}: choose True, False or None")
+        for one in (y, concept):
+            require_same_rows(X, one)
+        x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], ensure_min_samples=2)
+        name = "y" if concept is None else "concept"
+        z, classes = _encoded(erased, name, self.classes)
+        for one in z.values() if isinstance(z, dict) else [z]:
+            check_consistent_length(x, one)
+        if classes is None and not kind.any_concept:
+            raise ValueError(
+                f"eraser={self.eraser!r}: {kind.__name__} needs classes, and {name} holds real numbers or several "
+                "labels: pass integers or strings, or ConceptEraser(..., classes=True)"
+            )
         vars(self).pop("classes_", None)
         if classes is not None:
             self.classes_ = classes
-        preserved = {"keep": _encoded(y)[0]} if kind is SplinceEraser and y is not None and concept is not None else {}
+        preserved = {}
+        if kind is SplinceEraser and y is not None and concept is not None:
+            preserved["keep"] = _encoded(y, "y", None)[0]
         self.eraser_ = kind.fit(torch.tensor(x), z, **preserved, **self._options(kind))
         return self
 
     def transform(self, X: Any) -> Any:
         """Erase the concept from examples [n, d]; a data frame gives a data frame."""
         check_is_fitted(self)
-        x: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        erased = self.eraser_(torch.tensor(x)).numpy()
-        return type(X)(erased, index=X.index, columns=X.columns) if hasattr(X, "iloc") else erased
+        x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], reset=False)
+        return _like(self.eraser_(torch.tensor(x)).numpy(), X)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
         """Return the eraser and its options by name."""
@@ -133,7 +151,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _options(self, kind: type[Eraser]) -> dict[str, Any]:
-        options = {name: value for name, value in self.get_params().items() if name != "eraser"}
+        options = {name: value for name, value in self.get_params().items() if name not in ("eraser", "classes")}
         if unknown := options.keys() - options_of(kind):
             known = ", ".join(sorted(options_of(kind))) or "none"
             raise ValueError(f"{min(unknown)} is not an option of {self.eraser}: it has {known}")
@@ -165,17 +183,58 @@ def _kind(eraser: Any) -> type[Eraser] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
 
 
-def _encoded(y: Any) -> tuple[Any, np.ndarray | None]:
-    """Return a concept in a form that `Eraser.fit` takes, and the labels if it holds classes."""
-    if hasattr(y, "columns") and len(y.columns) > 1:
-        return {str(name): _encoded(y[name])[0] for name in y.columns}, None
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind in ("binary", "multiclass"):
-        classes, z = np.unique(column_or_1d(y), return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y has only one class, {classes[0]!r}: there is nothing to erase")
-        return z, classes
-    y = np.asarray(y)
-    if kind == "multiclass-multioutput":
-        return {f"y{j}": np.unique(column, return_inverse=True)[1] for j, column in enumerate(y.T)}, None
-    return y.astype(bool if kind == "multilabel-indicator" else np.float64), None
+def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray | None]:
+    """Return a concept in a form that `Eraser.fit` takes, and the labels if it holds classes.
+
+    Args:
+        y: concept, [n] or [n, m], or several by name.
+        name: what an error calls it.
+        classes: whether its values are classes; by their type where None.
+    """
+    if isinstance(y, Mapping) or hasattr(y, "columns"):
+        named = named_concepts(y, name)
+        if len(named) > 1 or isinstance(y, Mapping):
+            return _together({key: _encoded(one, key, classes)[0] for key, one in named.items()}), None
+        (y,) = named.values()
+    categorical = is_categorical(y)
+    several = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1
+    if several and y.dtype == object:  # as frames of several types become: a type for each column
+        return {f"{name}[{j}]": _encoded(column, name, classes)[0] for j, column in enumerate(y.T)}, None
+    y = as_array(y, name)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name=name)
+    real = classes is False or (y.dtype.kind == "f" and classes is None and not categorical)
+    if real and y.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {y.flat[0]!r}, expected numbers, as classes=False says")
+    if real or (y.ndim == 2 and y.dtype.kind in "biuf" and np.isin(y, (0, 1)).all()):  # or several labels
+        return y.astype(np.float64), None
+    if y.ndim == 2:
+        return {f"{name}[{j}]": _encoded(column, name, True)[0] for j, column in enumerate(y.T)}, None
+    labels, z = np.unique(column_or_1d(y), return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(f"{name} has only one class, {labels.tolist()[0]!r}: pass a concept that varies")
+    return z, labels
+
+
+def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return concepts by name, those of several columns of classes one by one."""
+    together = dict[str, Any]()
+    for name, one in concepts.items():
+        together |= one if isinstance(one, dict) else {name: one}
+    return together
+
+
+def _plain(X: Any) -> Any:
+    """Return examples that scikit-learn converts to their numbers and nothing else."""
+    if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
+        return as_array(as_tensor(X, "X"), "X")
+    require_plain(X, "X")
+    return X
+
+
+def _like(erased: np.ndarray, X: Any) -> Any:
+    """Return erased examples as a data frame where `X` is one, of pandas or polars."""
+    if hasattr(X, "iloc"):
+        return type(X)(erased, index=X.index, columns=X.columns)
+    return type(X)(erased, schema=X.columns) if hasattr(X, "get_columns") else erased

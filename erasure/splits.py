@@ -25,11 +25,19 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
                 f"test_fraction={source.test_fraction}: {source.name} has no official test split, "
                 "so a fraction between 0 and 1 of it must be held out"
             )
-        rest, held_out = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
+        n, tested = len(train), round(source.test_fraction * len(train))
+        if not 1 <= tested <= n - 2:
+            raise ValueError(
+                f"test_fraction={source.test_fraction}: holds out {tested:,} of the {n:,} images of {source.name} for "
+                "testing, and at least 1 must be held out and 2 left for training and validation: choose one in between"
+            )
+        rest, held_out = stratified_split(train.labels, tested, source.split_seed)
         train, test = train[rest], train[held_out]
     size = source.validation_size
     if size is None:
-        size = min(1024, len(train) // 10)
+        size = min(1024, max(1, len(train) // 10))
+    if len(train) < 2:
+        raise ValueError(f"{source.name} has {len(train)} training images: at least 2 are needed, one for validation")
     if not 0 < size < len(train):
         raise ValueError(
             f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "

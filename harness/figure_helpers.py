@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from conf.terminal import printable
 from erasure.store.atomic_files import replacing
 
 _DARK = {  # colours of figures in light mode that are others in dark mode, where they would not be seen
@@ -130,7 +131,7 @@ def wrapped(text: str, inches: float = 100.0) -> str:
     """
     half = _LONGEST_LABEL // 2
     short = text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
-    plain = "".join(c if c.isprintable() else " " for c in short).replace("$", r"\$")
+    plain = printable(short).replace("$", r"\$")
     return textwrap.fill(plain, max(12, int(11 * inches)), break_on_hyphens=False)
 
 

@@ -20,6 +20,7 @@ from conf.command_process import make_folder
 from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
 from conf.target_class import Target, config_of, require_listed
+from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
 from erasure.datasets.class_subset import positions
@@ -28,6 +29,8 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
+from erasure.store.regular_files import open_regular
+from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
@@ -200,6 +203,11 @@ class Prepared(Protocol):
         """Fields of result.json on data and model: "seeds", "num_classes", "train_size", "parameters"."""
         ...
 
+    @property
+    def step_multiply_adds(self) -> float:
+        """The products of a step of the computation, on which its number of threads depends."""
+        ...
+
 
 L = TypeVar("L", bound=Prepared)
 Computed = Trained | Information  # the part of a result that the command computes
@@ -258,6 +266,7 @@ class Execution:
             run.tidy()
             return result
         make_folder("runs_dir", self.job.config.runs_dir)
+        run.require_plain()
         make_folder("cache_dir", self.job.config.cache_dir)
         _ = self.job.device  # a missing device is an error before anything is written
         functions = self.functions()
@@ -267,7 +276,9 @@ class Execution:
                 # without run.lock: processes share the steps, and each claims one at a time
                 with _recorded(self.job, run):
                     prepared = functions.load(self.job)
-                    if not functions.compute_free_steps(prepared, run) and not wait:
+                    with threads_for(prepared.step_multiply_adds):
+                        all_computed = functions.compute_free_steps(prepared, run)
+                    if not all_computed and not wait:
                         return None
             with run.claim(wait=wait) as claimed:
                 if not claimed:
@@ -296,22 +307,19 @@ def _recorded(job: Job, run: Run) -> Iterator[None]:
 @contextlib.contextmanager
 def logged(directory: Path) -> Iterator[None]:
     """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
-    path = directory / "log.txt"
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    except Exception as error:  # not one that was asked for, such as Ctrl-C
-        handler.flush()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(traceback.format_exc())
-        error.add_note(f"traceback in {path}")
-        raise
-    finally:
-        root.removeHandler(handler)
-        handler.close()
+    path, root = directory / "log.txt", logging.getLogger()
+    with open_regular(path, "a") as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root.addHandler(handler)
+        try:
+            yield
+        except Exception as error:  # not one that was asked for, such as Ctrl-C
+            file.write(printable(traceback.format_exc(), lines=True))
+            error.add_note(f"traceback in {path}")
+            raise
+        finally:
+            root.removeHandler(handler)
 
 
 def _carry_out(
@@ -327,7 +335,8 @@ def _carry_out(
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        computed = dict(vars(functions.compute(prepared, run, logger)))
+        with threads_for(prepared.step_multiply_adds):
+            computed = dict(vars(functions.compute(prepared, run, logger)))
         seconds = run.seconds()
         timing = replace(computed.pop("timing", Timing()), seconds=seconds, started=started)
         # "verb": the command's key in result.json, see `harness.result`

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from erasure.store.atomic_files import write_text
-from erasure.store.regular_files import regular
+from erasure.store.regular_files import read_regular
 from harness.result_fields import SharpDrops
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     Raises:
         ValueError: the file is not what `write_curves` writes.
     """
-    lines = regular(path).read_text(encoding="utf-8").rstrip().split("\n")
+    lines = read_regular(path).rstrip().split("\n")
     n = lines[-1].split(",", 1)[0] + ","
     first = len(lines) - 1
     while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last

@@ -4,6 +4,8 @@ import contextlib
 import fnmatch
 import glob
 import logging
+import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from erasure.store.checked_files import (
     write_json,
 )
 from erasure.store.lease import Lease, LeaseLostError
-from erasure.store.regular_files import regular
+from erasure.store.regular_files import regular, require_plain_folder
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
 
@@ -38,6 +40,8 @@ STATE = "state.json"
 RESULT = "result.json"
 _STEP = "part-"  # beginning of the names of a step's files
 _LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
+
+_LONGEST_S = 1e12  # of a run: 30,000 years
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
 
@@ -97,6 +101,14 @@ class Run:
                 lease.acquire()
                 return True
 
+    def require_plain(self) -> None:
+        """Refuse a directory that this process should not write to, before it does; it may be somebody else's.
+
+        Raises:
+            ValueError: the directory is, or holds, a link or something else that is no file and no folder.
+        """
+        require_plain_folder(self.directory)
+
     def require_lease(self) -> None:
         """Check that no other process has taken over a claim of this one.
 
@@ -111,10 +123,12 @@ class Run:
         """The finished run's result; None if the run is unfinished, or its file is damaged or another run's.
 
         Raises:
-            ValueError: the file cannot be opened.
+            ValueError: the file cannot be opened, or the directory is a link.
         """
+        if self.directory.is_symlink():
+            raise ValueError(f"{self.directory} is a link, which is not followed: move the folder itself there")
         try:
-            result = read_result(path) if (path := self.directory / RESULT).exists() else None
+            result = read_result(path) if os.path.lexists(path := self.directory / RESULT) else None
         except DamagedFileError:
             return None
         return result if result is not None and result.run_id == self.id else None
@@ -132,7 +146,7 @@ class Run:
         """Write config.yaml and the state "running"; move an unusable result.json aside."""
         self.require_lease()
         self.directory.mkdir(parents=True, exist_ok=True)
-        if (path := self.directory / RESULT).exists():  # unusable, as `result` is None
+        if os.path.lexists(path := self.directory / RESULT):  # unusable, as `result` is None
             aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
             path.replace(aside)
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
@@ -227,7 +241,7 @@ class Run:
             try:
                 content = read_json(self._step(name, "json"))
             except FileNotFoundError:
-                tensors, content = load_tensors(self._step(name, "safetensors"))
+                tensors, content = load_tensors(regular(self._step(name, "safetensors"), math.inf))
                 content["value"] = Tensors(tensors, content["value"])
         except FileNotFoundError:
             return None
@@ -285,9 +299,12 @@ def seconds_spent(directory: Path) -> float:
 
 
 def seconds_noted(path: Path) -> float:
-    """Return the seconds recorded in a file of a run; 0 if it is missing or damaged."""
+    """Return the seconds recorded in a file of a run; 0 if it is missing or damaged, or they are no number."""
     with contextlib.suppress(DamagedFileError, OSError):
-        return (read_json if path.suffix == ".json" else read_values)(path).get("seconds", 0.0)
+        read = read_json if path.suffix == ".json" else read_values
+        seconds: Any = read(regular(path, math.inf)).get("seconds")
+        if type(seconds) in (int, float) and 0 <= seconds < _LONGEST_S:
+            return float(seconds)
     return 0.0
 
 

@@ -15,7 +15,8 @@ import yaml
 from conf import Options
 from conf.run_identity import command_of
 from conf.target_class import TARGETS
-from erasure.store.regular_files import regular
+from conf.terminal import printable
+from erasure.store.regular_files import read_regular
 from harness.result import Result, result_of
 from harness.run_directory import CONFIG, RESULT, STATE
 
@@ -29,11 +30,6 @@ _DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sect
 _MOST_SEEDS = 1000  # each is a line in figures
 _LARGEST, _LARGEST_WHOLE = 1e100, 2**53  # numbers, whose squares are finite and that any reader holds exactly
 Note = Callable[[str], object]  # takes a line on what is left out
-
-
-def printable(text: str) -> str:
-    """Return somebody else's words without what would steer the terminal, or cannot be encoded."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def one_line(remark: str) -> str:
@@ -83,7 +79,7 @@ def read_config(directory: Path) -> Options:
     """
     if directory.is_symlink():
         raise ValueError(f"{directory} is a link, which is not followed: give the folder that it leads to")
-    text = regular(directory / CONFIG, _LARGEST_CONFIG).read_text(encoding="utf-8")
+    text = read_regular(directory / CONFIG, _LARGEST_CONFIG)
     try:
         config = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:

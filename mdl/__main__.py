@@ -8,7 +8,7 @@ from conf.command import Command, Executable, main
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
-    from mdl.settings import MdlConfig, MdlSettings
+    from mdl.settings import MdlConfig
 
 
 # metrics by pattern, and the metric on their x axis; n is the training size
@@ -21,17 +21,19 @@ def execution(config: "MdlConfig") -> Executable:
     Raises:
         ValueError: options that do not go together.
     """
+    from conf.unread_options import require_read
+    from harness.device_and_precision import pick_precision
     from harness.job import Execution, Functions
+    from mdl.settings import unread_options
     from models.kernel import KernelModel
     from train.training_job import training_job
 
     job, settings = training_job("mdl", config), config.mdl
     is_kernel = issubclass(job.model, KernelModel)
     is_published = not is_kernel and config.train.protocol == "published"
-    if is_kernel and settings.code != "blocks":
-        raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
-    if is_published:
-        require_published(settings)
+    code = "kernel" if is_kernel else "train.protocol=published" if is_published else f"mdl.code={settings.code}"
+    unread = unread_options(code, config.model["name"])
+    require_read(job.config, unread, {"train.precision": pick_precision("auto", config.device)})
 
     def functions() -> Functions:
         if is_kernel:
@@ -51,22 +53,6 @@ def execution(config: "MdlConfig") -> Executable:
         return Functions(load, code, train_free_sizes if settings.share else None)
 
     return Execution(job, functions, WANDB_AXES)
-
-
-def require_published(settings: "MdlSettings") -> None:
-    """Refuse options that the published procedure does not have.
-
-    Raises:
-        ValueError: names the first of them.
-    """
-    for name, value, allowed in (
-        ("code", settings.code, "blocks"),
-        ("validation", settings.validation, "given"),
-        ("share", settings.share, False),
-        ("order", settings.order, "smallest_first"),
-    ):
-        if value != allowed:
-            raise ValueError(f"mdl.{name}={value}: train.protocol=published has only {allowed}; leave mdl.{name} out")
 
 
 def headline(result: "MdlResult") -> str:

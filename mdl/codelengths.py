@@ -16,6 +16,7 @@ from conf.check import check
 from conf.groups import preset
 from erasure.dataset import LabelledImages
 from erasure.inputs import as_tensor
+from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
@@ -38,6 +39,7 @@ from train.examples_in_memory import (
 )
 from train.randomness import permutation
 from train.settings import TrainSettings
+from train.stacking_rule import step_multiply_adds
 from train.training import Engine
 
 if TYPE_CHECKING:
@@ -230,7 +232,9 @@ def codelength(
             warn_of_few(sizes, k)
             precision = getattr(torch, trained.precision)
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
-            coded = block_code(Engine(ensemble, data, seeds, trained), k, blocks, sizes=sizes, on_progress=on_progress)
+            engine = Engine(ensemble, data, seeds, trained)
+            with threads_for(step_multiply_adds(ensemble, engine.stacking.stack, data["train"], trained)):
+                coded = block_code(engine, k, blocks, sizes=sizes, on_progress=on_progress)
             bits, total_bits, curve = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits, _curve_of(coded)
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
@@ -276,7 +280,8 @@ def _by_kernel(
     """Code every label by a kernel from all before it; as `_by_classifier`."""
     n, m = (len(data[name]) for name in ("train", "test"))
     require_memory(type(model).__name__, n, m, model.temporary_bytes(n + m), data["train"].labels.device)
-    coded = kernel_code(model, data, k, seeds, sizes, on_progress=show)
+    with threads_for(n**3):
+        coded = kernel_code(model, data, k, seeds, sizes, on_progress=show)
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
     points = curve_of(sizes, coded)

@@ -188,6 +188,11 @@ class PreparedKernel(PreparedData):
         """The number of coefficients: one per training example and class."""
         return len(self.data["train"]) * self.num_classes
 
+    @property
+    def step_multiply_adds(self) -> float:
+        """The order of the products of a Cholesky factor."""
+        return len(self.data["train"]) ** 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeedCoded(Part):

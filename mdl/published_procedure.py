@@ -39,6 +39,7 @@ from train.cuda_graph import GraphedFunction
 from train.progress_estimate import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings
+from train.stacking_rule import multiply_adds
 from train.training import NonFiniteLossError
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,12 @@ class PublishedData:
             "train_size": self.train_size,
             "parameters": count_parameters(self.model),
         }
+
+    @property
+    def step_multiply_adds(self) -> float:
+        """The products of a forward pass of one batch."""
+        examples = min(self.settings.batch_size, self.train_size)
+        return examples * multiply_adds(self.model, self.images.shape[1:])
 
 
 def _train_size(images: int) -> int:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from conf.check import AtLeast1
 from conf.run_identity import later, only_with, unhashed
+from conf.unread_options import no_effect
 from train.settings import TrainingConfig
 
 _HELD_OUT_SHARE = 10  # of a prefix, a tenth
@@ -40,7 +41,7 @@ class MdlSettings:
         replay: options of the latter.
 
     Raises:
-        ValueError: fewer than two training sizes, or validation where nothing is stopped.
+        ValueError: fewer than two training sizes.
     """
 
     num_chunks: int
@@ -57,11 +58,6 @@ class MdlSettings:
                 f"mdl.num_chunks={self.num_chunks}: must be at least 2, as each chunk's labels are coded by a network "
                 "trained on those before; for one training on everything: python -m train"
             )
-        if self.code == "replay" and self.validation != "given":
-            raise ValueError(
-                f"mdl.validation={self.validation}: the replay code stops nothing and uses no validation labels: "
-                "leave it at given, or set mdl.code=blocks"
-            )
 
     def num_held_out(self, n: int) -> int:
         """Return how many of the first n examples stop the training on the others."""
@@ -73,3 +69,36 @@ class MdlConfig(TrainingConfig):
     """The configuration of `python -m mdl`."""
 
     mdl: MdlSettings
+
+
+_SIZES = {"mdl.num_chunks", "mdl.min_chunk"}
+_LEARNING = {f"train.{option}" for option in ("lr", "betas", "weight_decay", "warmup_steps", "batch_size")}
+_LEARNING |= {"train.crop_padding", "train.precision", "train.protocol", "train.checkpoint_every_s", "dataset.flip"}
+_SCORING = {"train.eval_batch_size", "train.stack"}
+_STOPPING = {"patience_steps", "plateau_steps", "min_improvement_bits", "eval_every", "min_epoch_steps", "max_epochs"}
+_BLOCKS = {"mdl.order", "mdl.share", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
+READ = {  # options that each code of the labels reads; `unread_options` says so of the others
+    "kernel": _SIZES,
+    "train.protocol=published": {*_SIZES, *_LEARNING, "train.max_epochs", "train.published"},
+    "mdl.code=replay": {*_SIZES, *_LEARNING, *_SCORING, "mdl.code", "mdl.replay"},
+    "mdl.code=blocks": {*_SIZES, *_LEARNING, *_SCORING, *_BLOCKS, "mdl.code"},
+}
+
+
+def unread_options(code: str, model: str) -> dict[str, str]:
+    """Return why options have no effect with a code of the labels, for `conf.unread_options.require_read`.
+
+    Args:
+        code: a key of `READ`.
+        model: the model's name.
+    """
+    unread = {}
+    for option in sorted(set().union(*READ.values()) - READ[code]):
+        if code == "kernel":
+            unread[option] = no_effect(f"model={model}", "a network, e.g. model=mlp")
+        else:
+            readers = (
+                ["train.protocol=standard"] if option == "mdl.code" else [one for one in READ if option in READ[one]]
+            )
+            unread[option] = no_effect(code, *readers)
+    return unread

@@ -27,6 +27,11 @@ class Model(ABC):
         """Return the options that determine a model's numbers; for files, their content and not their path."""
         return options
 
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
+        """Return the options that have no effect beside the others, each with what would read it."""
+        return {}
+
 
 class Classifier(nn.Module, Model):
     """Base class of networks.

@@ -71,8 +71,13 @@ class Kernel(KernelModel):
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options without those of other kernels."""
-        foreign = "depth" if options.get("kernel") == "rbf" else "bandwidth"
-        return {key: value for key, value in options.items() if key != foreign}
+        return {key: value for key, value in options.items() if key not in cls.unread_options(options)}
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        if options.get("kernel") == "rbf":
+            return {"depth": "model.kernel=ntk"}
+        return {"bandwidth": "model.kernel=rbf"}
 
     def drawn(self, generator: torch.Generator, x: Tensor) -> "Kernel":  # noqa: ARG002, nothing is
         return self

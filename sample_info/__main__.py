@@ -31,6 +31,7 @@ def execution(config: "SampleInfoConfig") -> Executable:
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
+    from conf.unread_options import require_read
     from erasure.datasets.class_subset import ClassSubset
     from harness.job import Job
     from sample_info.data_summarization import summary_model
@@ -41,6 +42,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     settings = config.sample_info
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
+    require_read(config, config.unread_options())
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         job = replace(job, source=ClassSubset.of(job.source, settings.classes))

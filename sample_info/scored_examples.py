@@ -67,6 +67,11 @@ class Examples:
         }
 
     @property
+    def step_multiply_adds(self) -> float:
+        """The order of the products of a decomposition of the kernel."""
+        return (len(self.x) * self.num_outputs) ** 3
+
+    @property
     def wrong(self) -> Tensor | None:
         """Mask of wrong labels, [n]; None if all are right."""
         wrong = self.train_labels != self.labels

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 from conf.check import check
 from conf.groups import preset
 from erasure.dataset import LabelledImages
+from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from models.kernel import KernelModel
 from models.tangent.kernel import exact_or
@@ -104,7 +105,9 @@ def unique_information(
             batch_size=batch_size,
             memory_bytes=memory_gib * 2**30,
         )
-        frames.append(_scored(problem, kernel, sigma).assign(seed=seed, label=list(classes[z.numpy()])))
+        with threads_for((len(z) * outputs) ** 3):
+            scored = _scored(problem, kernel, sigma)
+        frames.append(scored.assign(seed=seed, label=list(classes[z.numpy()])))
         frames[-1].insert(0, "example", x.index if hasattr(x, "iloc") else range(len(z)))
     frame = pd.concat(frames, ignore_index=True)
     first = ["seed", "example", "label"]

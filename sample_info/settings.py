@@ -10,6 +10,7 @@ from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
 from conf.run_identity import later, unhashed
 from conf.schema import Config
+from conf.unread_options import no_effect
 from models.tangent.projection import Kind
 from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
@@ -76,8 +77,6 @@ class SummarySettings:
         orders, removed = self.orders, self.removed
         _require(len(set(orders)) == len(orders), "summaries.orders", orders, "an order is named twice; name it once")
         _require(sorted({*removed}) == removed, "summaries.removed", removed, "must increase from one to the next")
-        complaint = "is trained on summaries, so needs summaries.orders and summaries.network=trained"
-        _require(self.model is None or self.trained, "summaries.model", self.model, complaint)
 
     @property
     def trained(self) -> bool:
@@ -121,7 +120,7 @@ class SampleInfoSettings:
     pairwise: bool = later(default=False)
     error_estimate: bool = later(default=False)
     batch_size: Annotated[int, Field(ge=1)] = unhashed(64)
-    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] = unhashed(1.0)
+    memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
@@ -161,6 +160,38 @@ class SampleInfoConfig(Config):
     """The configuration of `python -m sample_info`."""
 
     sample_info: SampleInfoSettings
+
+    def unread_options(self) -> dict[str, str]:
+        """Return what ignores an option and what reads it, for `conf.unread_options.require_read`."""
+        settings = self.sample_info
+        methods, orders = settings.references.methods, settings.summaries.orders
+        named, ordered = f"references.methods=[{','.join(methods)}]", f"summaries.orders=[{','.join(orders)}]"
+        network, drops = settings.summaries.network, "summaries.orders=[top]"
+        readers = {  # option -> whether it is read, what ignores it otherwise, what reads it
+            "references.examples": ("retraining" in methods, named, "references.methods=[retraining]"),
+            "references.influence_damping": ("influence" in methods, named, "references.methods=[influence]"),
+            "references.subsets": ("subsets" in methods, named, "references.methods=[subsets]"),
+            "summaries.removed": (orders, ordered, drops),
+            "summaries.network": (orders, ordered, drops),
+            "summaries.draws": ("random" in orders, ordered, "summaries.orders=[random]"),
+            "summaries.model": (
+                settings.summaries.trained,
+                f"summaries.network={network}" if orders else ordered,
+                "summaries.network=trained" if orders else drops,
+            ),
+            "data.epsilon": (settings.data.adversarial, "data.adversarial=0", "data.adversarial above 0"),
+            "kernel.size": (
+                settings.kernel.projection != "exact",
+                "kernel.projection=exact",
+                "kernel.projection=random",
+            ),
+        }
+        unread = {
+            f"sample_info.{option}": no_effect(f"sample_info.{ignorer}", f"sample_info.{reader}")
+            for option, (is_read, ignorer, reader) in readers.items()
+            if not is_read
+        }
+        return unread | {"dataset.flip": no_effect("python -m sample_info", "trainings, e.g. python -m train")}
 
 
 def _require(met: object, option: str, value: object, complaint: str) -> None:

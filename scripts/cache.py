@@ -9,7 +9,9 @@ from pathlib import Path
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
+from conf.terminal import printable
 from erasure.progress import console
 from erasure.store.atomic_files import remove
 from erasure.store.cache import Cache, CachedFile
@@ -68,7 +70,7 @@ def print_report(files: Sequence[CachedFile]) -> None:
     for file in files:
         days = max(0.0, time.time() - file.modified) / 86400
         age = f"{days:.0f} days ago" if days >= 1 else f"{24 * days:.1f} h ago"
-        table.add_row(file.path.name, file.kind, size(file.size_bytes), age)
+        table.add_row(Text(printable(file.path.name)), file.kind, size(file.size_bytes), age)
     console().print(table)
 
 

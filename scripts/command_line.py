@@ -21,6 +21,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
+def positive(text: str) -> int:
+    """Return a whole number of at least 1, as the type of an argument."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, at least 1")
+    return int(text)
+
+
 def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
     """Make the parser of `python -m scripts.NAME`; prepare stdout for any character.
 

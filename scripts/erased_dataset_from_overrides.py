@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from conf.check import ConfigError
 from conf.compose import composed
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
@@ -9,7 +10,14 @@ from mdl.settings import MdlConfig
 
 
 def job_under(eraser: str, overrides: Sequence[str]) -> Job:
-    """Return the job of `python -m mdl OVERRIDES` with an eraser."""
+    """Return the job of `python -m mdl OVERRIDES` with an eraser.
+
+    Raises:
+        ConfigError: the overrides choose an eraser, too.
+    """
+    if chosen := [word for word in overrides if word.startswith("eraser=")]:
+        named = chosen[0].partition("=")[2].replace(",", " ")
+        raise ConfigError(f"{chosen[0]}: has no effect here: choose with --erasers {named}")
     return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
 
 

@@ -18,7 +18,7 @@ from erasure.store.atomic_files import write_text
 from harness.figure_helpers import figure_at
 from harness.results.run_labels import display_name, eraser_colours
 from harness.results.table import Table
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, positive
 from scripts.erased_dataset_from_overrides import erased_by
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
     parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
     parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
-    parser.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
+    parser.add_argument("--directions", nargs="+", type=positive, default=[10, 30], help="of most variance")
     parser.add_argument("--orders", type=int, default=4, help="highest order")
     parser.add_argument("--gaps", action="store_true", help="a table of gaps instead of unbiased shares")
-    parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
+    parser.add_argument("--most", type=positive, default=10_000, help="examples, seeded, of larger splits")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
     options = parser.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)

@@ -1,6 +1,7 @@
 """python -m scripts.prepare_dataset dataset=NAME [KEY=VALUE ...]: fetch, verify and convert a dataset for a job."""
 
 import functools
+import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -13,12 +14,12 @@ from conf.command_process import exit_code
 from conf.compose import composed
 from conf.groups import choices
 from conf.target_class import Target
+from conf.terminal import printable, show_log
 from erasure.dataset import MissingDataError, RawImages, Source
 from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
 from erasure.splits import splits
 from erasure.store.cache import Cache
-from harness.untrusted_runs import printable
 from scripts.cache import size
 from train.settings import TrainConfig
 
@@ -34,6 +35,7 @@ Prepared data is only verified. Exit codes: 0 ready, 1 could not be fetched or s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    show_log(logging.WARNING)
     overrides = list(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(overrides):
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")

@@ -16,6 +16,7 @@ from pathlib import Path
 import jinja2
 
 from conf.error_messages import explain
+from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
@@ -25,7 +26,7 @@ from harness.results.figures import Drawing, draw_parts, figures_of
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
-from harness.untrusted_runs import one_line, printable
+from harness.untrusted_runs import one_line
 from sample_info.agreement import compare_scores
 from sample_info.report.figures import figures_of as sample_info_figures
 from sample_info.report.tables import tables_of

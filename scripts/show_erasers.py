@@ -16,7 +16,7 @@ from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.figure_helpers import draw_image, name_row, save, wrapped
 from harness.results.run_labels import display_name
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, positive
 from scripts.erased_dataset_from_overrides import erased_by, require_images
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
     parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
     parser.add_argument("--split", choices=["train", "validation", "test"], default="train", help="of the dataset")
-    parser.add_argument("--images", type=int, default=10, help="columns, the classes in turn")
+    parser.add_argument("--images", type=positive, default=10, help="columns, the classes in turn")
     parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
     options = parser.parse_args(arguments)
     if options.images < 1:

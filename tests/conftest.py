@@ -30,14 +30,15 @@ hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400
 hypothesis_settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).parent.parent
-_AT_ONCE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 
 def pytest_configure() -> None:
-    """Share the cores between the tests that run at once, and the processes that they start."""
-    threads = max(1, torch.get_num_threads() // _AT_ONCE)
-    torch.set_num_threads(threads)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    """Compute on one thread: tests run at once, and their sums do not depend on the number of cores.
+
+    This also holds for the processes that they start, and for what pytest's workers import.
+    """
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # such a process does not compile torch again
 
 

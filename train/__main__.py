@@ -16,6 +16,7 @@ WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged wh
 
 def execution(config: "TrainConfig") -> Executable:
     """Return the execution of a configuration."""
+    from conf.unread_options import no_effect, require_read
     from harness.job import Execution, Functions
     from train.prepared_training import load
     from train.training_job import require_network, training_job
@@ -23,6 +24,7 @@ def execution(config: "TrainConfig") -> Executable:
     job = require_network(training_job("train", config))
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
+    require_read(config, {"train.published": no_effect("python -m train", "python -m mdl train=published")})
 
     def functions() -> Functions:
         from train.whole_split_training import train_on_everything

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -12,6 +13,7 @@ from models.classifier import count_parameters
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
+from train.stacking_rule import Stacking, choose, step_multiply_adds
 
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
 
@@ -62,6 +64,20 @@ class PreparedTraining(PreparedData, Generic[C_co]):
     @property
     def parameters(self) -> int:
         return count_parameters(self.ensemble.model)
+
+    @cached_property
+    def stacking(self) -> Stacking:
+        """How many seeds train at once.
+
+        Raises:
+            ValueError: train.stack=all with an architecture that cannot be stacked.
+        """
+        return choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
+
+    @property
+    def step_multiply_adds(self) -> float:
+        """The products of a forward pass of one batch of each seed that trains at the same time."""
+        return step_multiply_adds(self.ensemble, self.stacking.stack, self.data["train"], self.settings)
 
 
 def load(job: Job[C_co]) -> PreparedTraining[C_co]:

@@ -5,6 +5,7 @@ ones. The rule comes from measurements (docs/benchmarks.md) and is not timed at 
 digits of a result, so a rerun on a busier machine has to make the same choice.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,8 +71,14 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
     return Stacking(members if count <= LARGEST_STACKED else 1, why)
 
 
+def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, settings: TrainSettings) -> float:
+    """Return the products of a forward pass of one batch of each of `stack` seeds, for `erasure.threads`."""
+    examples = min(settings.batch_size, len(train)) * stack
+    return examples * multiply_adds(ensemble.model, train.image_shape)
+
+
 def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
-    """Count the products of weights and activations in a forward pass of one image [C, H, W] on the CPU.
+    """Count the products of weights and activations in a forward pass of one image [C, H, W].
 
     Layers count whose `weight` is [out, in, ...]; a parameter of another layer counts once.
     """
@@ -81,15 +88,10 @@ def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
         weight = layer.get_parameter("weight")
         counts.append(weight.numel() * output.numel() // len(weight))
 
-    hooks = [
-        layer.register_forward_hook(count)
-        for layer in model.modules()
-        if isinstance(weight := getattr(layer, "weight", None), nn.Parameter) and weight.ndim > 1
-    ]
-    try:
-        with torch.no_grad():
-            model(torch.zeros(1, *image_shape))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    model = copy.deepcopy(model).eval()  # the statistics of a batch norm stay as they are
+    for layer in model.modules():
+        if isinstance(weight := getattr(layer, "weight", None), nn.Parameter) and weight.ndim > 1:
+            layer.register_forward_hook(count)
+    with torch.no_grad():
+        model(next(model.parameters()).new_zeros(1, *image_shape))
     return max(sum(counts), count_parameters(model))

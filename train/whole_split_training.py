@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 from erasure.progress import Display
+from erasure.threads import threads_for
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import endings, label_entropy_bits, sharp_drops
@@ -27,7 +28,9 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
     )
     train = prepared.data["train"]
-    counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
+    images = prepared.dataset.splits["test"].images
+    with threads_for(images.numel() * images[0].numel()):  # class covariances
+        counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
     engine = Engine.of_run(prepared, run)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -56,6 +56,11 @@ class Arrays(Source):
     version = 1
     slow_to_load: ClassVar[bool] = False
     locations: ClassVar[tuple[str, ...]] = ("path", "names")
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        held_out = {} if options["test_x_key"] is None else {"test_fraction": "dataset.test_x_key=null"}
+        return {"flip": "a dataset of images", **held_out}
 
     def load(self) -> RawImages:
         if (self.test_x_key is None) != (self.test_y_key is None):

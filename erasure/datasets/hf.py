@@ -63,6 +63,10 @@ class HuggingFaceTable(Source):
 
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
 
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {} if options["test_split"] is None else {"test_fraction": "dataset.test_split=null"}
+
     def load(self) -> RawImages:
         if (damage := hub_download.damage(self._location())) is not None:
             raise MissingDataError(damage, self)

@@ -51,6 +51,10 @@ class MeanWordVectors(HuggingFaceTable):
     version = 2
     locations: ClassVar[tuple[str, ...]] = (*HuggingFaceTable.locations, "vectors")
 
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {**super().unread_options(options), "flip": "a dataset of images"}
+
     def load(self) -> RawImages:
         return replace(super().load(), bounded=False)
 

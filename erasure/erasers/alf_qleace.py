@@ -11,6 +11,7 @@ from torch import Tensor
 
 from erasure.columns_made_constant import removed_columns
 from erasure.erasers.leace import LeaceEraser
+from erasure.inputs import whole_number
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
@@ -65,6 +66,7 @@ class AlfQleaceEraser(ProjectionEraser):
             ValueError: neither limit given, or one out of range.
         """
         require_limits(moments.dim, num_directions, target)
+        moments.require_examples()
         leace = LeaceEraser.from_moments(moments)
         search = _Search(moments, leace)
         norms = [search.worst()]
@@ -85,6 +87,7 @@ def require_limits(dim: int | None, num_directions: int | None, target: float | 
     """Raise ValueError unless a search for directions in `dim` dimensions, if they are known, knows when to stop."""
     if num_directions is None and target is None:
         raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")
+    num_directions = None if num_directions is None else whole_number(num_directions, "num_directions")
     if num_directions is not None and not 0 <= num_directions <= (math.inf if dim is None else dim):
         allowed = "be at least 0" if dim is None else f"lie between 0 and {dim}, the dimensions"
         raise ValueError(f"num_directions={num_directions}: must {allowed}")

@@ -1,5 +1,6 @@
 """LEACE: the smallest edit after which no linear predictor beats the constant one."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,6 +12,8 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, repr=False)
 class LeaceEraser(ProjectionEraser):
@@ -18,7 +21,8 @@ class LeaceEraser(ProjectionEraser):
 
     W whitens the data and U spans the whitened cross-covariance with the concept. Any square root of Σ_xx gives the
     same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. For k
-    classes it removes k - 1 dimensions, for a concept with m columns at most m.
+    classes it removes k - 1 dimensions, for a concept with m columns at most m; a warning says where these are all
+    dimensions in which x varies.
 
     The concept may be classes, real numbers [n] or [n, m], several labels per example, or a mapping of names to
     several concepts, which are then erased together (`ConceptMoments`).
@@ -45,15 +49,17 @@ class LeaceEraser(ProjectionEraser):
 
     @classmethod
     def require_options(cls, *, rank_tolerance: float = 1e-10, **_: Any) -> None:
-        if not (isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance <= 1):
-            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1]")
+        if isinstance(rank_tolerance, bool) or not (
+            isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance < 1
+        ):
+            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1)")
 
     @classmethod
     def from_moments(cls, moments: ClassMoments | ConceptMoments, *, rank_tolerance: float = 1e-10) -> Self:
         """Fit from the moments of classes or of another concept.
 
         Args:
-            moments: at least two examples, of every class if there are classes.
+            moments: at least two examples; of classes, of every class that has any.
             rank_tolerance: directions of the whitened cross-covariance whose singular value is below this fraction of
                 the largest are taken to be rounding error. It is relative: an absolute tolerance leaves class
                 information in low-contrast data.
@@ -63,12 +69,13 @@ class LeaceEraser(ProjectionEraser):
                 (`CovarianceFactor`).
         """
         cls.require_options(rank_tolerance=rank_tolerance)
-        moments.require_examples()
         total = moments.total
         if isinstance(moments, ConceptMoments):
+            moments.require_examples()
             shifts = cross = moments.whitened_cross()
             num_classes, rank = None, cross.shape[1]
         else:
+            moments.require_examples(unused=True)
             cross, shifts, num_classes = moments.cross, moments.shifts.T, moments.num_classes
             rank = num_classes - 1  # the columns of Σ_xz sum to zero
         factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)
@@ -79,5 +86,11 @@ class LeaceEraser(ProjectionEraser):
         hidden_left, hidden_right = factor.null_projection(shifts)
         left = torch.cat([factor.multiply(directions), hidden_left], 1)
         right = torch.cat([factor.solve_transposed(directions).T, hidden_right])
+        if directions.shape[1] == factor.rank > 0:
+            log.warning(
+                "z has %s, and LEACE removes all %d dimensions in which x varies: every example becomes their mean",
+                f"{rank} columns" if num_classes is None else f"{num_classes} classes",
+                factor.rank,
+            )
         constant = removed_columns(total, left, right)
         return cls(moments.mean, num_classes, left, right, constant=constant)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
+import torch
 from torch import Tensor
 
 from erasure.columns_made_constant import constant_columns, made_constant
@@ -19,7 +20,8 @@ class OracleLeaceEraser(Eraser):
     concept it is the least-squares prediction of x from z, of which the residual is kept.
 
     Attributes:
-        means: class means m_j, [k, d]; for a concept of m columns, the change of x with each column, (Σ_xz Σ_zz⁺)ᵀ.
+        means: class means m_j, [k, d], with m̄ for a class without examples; for a concept of m columns, the change of x
+            with each column, (Σ_xz Σ_zz⁺)ᵀ.
         constant: coordinates that vary between classes only, and are constant afterwards (`ProjectionEraser`).
         concept_mean: E z, [m]; None for classes.
         concepts: names and numbers of columns of the concepts; empty for classes.
@@ -50,16 +52,18 @@ class OracleLeaceEraser(Eraser):
         """Fit from the moments of classes or of another concept.
 
         Raises:
-            ValueError: a class with fewer than two examples, or a concept that does not vary.
+            ValueError: a class with one example, or a concept that does not vary.
         """
-        moments.require_examples()
         if isinstance(moments, ConceptMoments):
+            moments.require_examples()
             factor = moments.concept_factor(moments.positions())
             slopes = factor.solve_transposed(factor.solve(moments.cross.T))
             named = tuple(moments.concepts.items())
             return cls(moments.mean, None, slopes, concept_mean=moments.concept_mean, concepts=named)
+        moments.require_examples(unused=True)
         constant = constant_columns(moments.total.diagonal(), moments.within.diagonal())
-        return cls(moments.mean, moments.num_classes, moments.means, constant=constant)
+        means = torch.where(moments.counts[:, None] > 0, moments.means, moments.mean)
+        return cls(moments.mean, moments.num_classes, means, constant=constant)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """Return x without its prediction from z: labels [n] for classes, else columns [n, m]."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure.eraser import Eraser
+from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 
 
@@ -43,7 +44,7 @@ class QuantileEraser(Eraser):
 
     @classmethod
     def require_options(cls, *, num_quantiles: int = 256, target: str = "mean", **_: Any) -> None:
-        if num_quantiles < 2:
+        if whole_number(num_quantiles, "num_quantiles") < 2:
             raise ValueError(f"num_quantiles={num_quantiles}: a distribution needs at least 2")
         if target not in ("mean", "uniform"):
             raise ValueError(f"target={target!r}: must be 'mean' or 'uniform'")

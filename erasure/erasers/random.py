@@ -8,6 +8,7 @@ from torch import Tensor
 
 from erasure.columns_made_constant import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
 
@@ -28,7 +29,7 @@ class RandomEraser(ProjectionEraser):
 
     @classmethod
     def require_options(cls, *, num_directions: int | None = None, **_: Any) -> None:
-        if num_directions is not None and num_directions < 0:
+        if num_directions is not None and whole_number(num_directions, "num_directions") < 0:
             raise ValueError(f"num_directions={num_directions}: must be at least 0")
 
     @classmethod
@@ -45,6 +46,7 @@ class RandomEraser(ProjectionEraser):
         """
         if num_directions is None:
             num_directions = AlfQleaceEraser.from_moments(moments).removed
+        num_directions = whole_number(num_directions, "num_directions")
         if not 0 <= num_directions <= moments.dim:
             raise ValueError(f"num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions")
         left = random_directions(moments, num_directions, seed)
@@ -55,5 +57,6 @@ class RandomEraser(ProjectionEraser):
 
 def random_directions(moments: ClassMoments, count: int, seed: int) -> Tensor:
     """Orthonormal columns [d, count], of all such equally likely, on the moments' device."""
-    gaussian = torch.randn(moments.dim, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(whole_number(seed, "seed"))
+    gaussian = torch.randn(moments.dim, count, generator=generator, dtype=torch.float64)
     return torch.linalg.qr(gaussian.to(moments.means.device)).Q

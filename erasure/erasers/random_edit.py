@@ -1,5 +1,6 @@
 """Random projection of the same edit size as another eraser: how much of its effect is only the size of the edit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -52,6 +53,10 @@ class RandomEditEraser(Eraser):
     @classmethod
     def require_options(cls, *, edit_size: float | None = None, **_: Any) -> None:
         _require_edit_size(0.0 if edit_size is None else edit_size)
+
+    @classmethod
+    def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {} if options["edit_size"] is None else {"reference": "eraser.edit_size=null"}
 
     @classmethod
     def from_moments(

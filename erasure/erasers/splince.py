@@ -11,7 +11,7 @@ from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.covariance_factor import CovarianceFactor
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
-from erasure.inputs import Array
+from erasure.inputs import Array, as_tensor, require_same_rows
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser
 
@@ -76,7 +76,13 @@ class SplinceEraser(ProjectionEraser):
         """
         if keep is None:
             return super().fit(x, z, num_classes=num_classes, dim=dim, **options)
-        erased, preserved = named_concepts(z, "z"), named_concepts(keep, "y")
+        if num_classes is not None:
+            raise ValueError(
+                f"num_classes={num_classes} counts the classes of one concept: leave it out where keep is passed"
+            )
+        require_same_rows(x, named_concepts(keep, "keep"))
+        erased = named_concepts(z)
+        preserved = {name: as_tensor(one, "keep") for name, one in named_concepts(keep, "y").items()}
         if both := erased.keys() & preserved.keys():
             raise ValueError(f"{min(both)!r} is to be erased and kept: give the two concepts different names")
         moments = ConceptMoments.fit(x, erased | preserved, dim=dim)
@@ -109,7 +115,7 @@ class SplinceEraser(ProjectionEraser):
         erased = [name for name in moments.concepts if name not in keep]
         if not erased:
             raise ValueError(f"keep={keep}: every concept is kept, so that nothing is erased")
-        moments.require_examples()
+        moments.require_examples(erased)
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
         factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+# of a file system that lacks an operation (CIFS, FAT, FUSE): what was written is as safe as it gets there
+_LACKING = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
 
 class DiskFullError(OSError):
     """No space left for a file; nothing was overwritten."""
@@ -30,10 +33,11 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True)  # with the umask's permissions: others may have to delete it
         yield temporary
-        with temporary.open("rb+") as file:
+        with temporary.open("rb+") as file, _where_supported():
             os.fsync(file.fileno())
         os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # safetensors' 0600 is useless in a shared cache
+        with _where_supported():
+            temporary.chmod(0o666 & ~mask)  # safetensors' 0600 is useless in a shared cache
         temporary.replace(path)
         _sync_directory(path.parent)
     except (OSError, SafetensorError) as error:
@@ -49,8 +53,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it; one that is gone already is as good."""
-    if path.is_dir():
+    """Delete a file, a link, or a folder with all that is in it; one that is gone already is as good."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -61,10 +65,23 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+@contextlib.contextmanager
+def _where_supported() -> Iterator[None]:
+    """Pass over an operation that the file system does not have; other errors, such as EIO and ENOSPC, are raised."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _LACKING:
+            raise
+
+
 def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; not on file systems that cannot fsync a directory."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
+    """Make a rename durable; not in a folder that may be written but not read, and where directories have no fsync."""
+    with _where_supported():
+        try:
+            handle = os.open(directory, os.O_RDONLY)
+        except PermissionError:
+            return
         try:
             os.fsync(handle)
         finally:

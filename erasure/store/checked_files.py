@@ -4,6 +4,8 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from erasure.store.atomic_files import replacing, write_text
-from erasure.store.regular_files import DamagedFileError, regular
+from erasure.store.regular_files import DamagedFileError, read_regular, regular
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
 _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
@@ -45,7 +47,7 @@ def read_json(path: Path) -> Values:
         OSError: it cannot be opened.
     """
     try:
-        values = json.loads(regular(path).read_text(encoding="utf-8"))
+        values = json.loads(read_regular(path))
         stated = values.pop(_JSON_DIGEST, None)
         matches = stated == fingerprint(values)
     except DamagedFileError:
@@ -131,7 +133,8 @@ def fingerprint(description: Any, length: int = 16) -> str:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
-    """Open a safetensors file and verify its header."""
+    """Open a safetensors file, perhaps through a link, and verify its header."""
+    regular(Path(os.path.realpath(path)), math.inf)  # opening a pipe would wait forever
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

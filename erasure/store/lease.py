@@ -14,7 +14,9 @@ import uuid
 from pathlib import Path
 from typing import Self
 
+from erasure.store.atomic_files import remove
 from erasure.store.lease_holder import NOBODY, Heartbeat, heartbeat, parsed, this_process
+from erasure.store.regular_files import DamagedFileError, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,9 @@ class Lease:
     def require(self) -> None:
         """Raise LeaseLostError if another process has taken over, before protected files are written."""
         try:
-            content = self.path.read_text(errors="replace")
+            content = read_regular(self.path, errors="replace")
+        except DamagedFileError:  # something else stands there now
+            content = ""
         except FileNotFoundError:
             raise LeaseLostError(f"{self.path} was deleted or moved while it was held; stepping aside") from None
         except OSError:  # a failing file server is no evidence about the holder
@@ -142,5 +146,5 @@ class Lease:
                 aside.rename(self.path)
             return False
         log.warning("%s left %s behind; taking over", taken.holder if taken else NOBODY, self.path.name)
-        aside.unlink(missing_ok=True)  # who has the lease by now may have tidied up
+        remove(aside)  # who has the lease by now may have tidied up
         return True

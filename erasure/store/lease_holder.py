@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from erasure.store.regular_files import DamagedFileError, regular
+from erasure.store.regular_files import DamagedFileError, read_regular
 
 NOBODY = "nobody known"
 _LARGEST_BYTES = 2**16  # of a lock file, which has some 300
@@ -56,7 +56,7 @@ class Heartbeat:
 def heartbeat(path: Path) -> Heartbeat | None:
     """Return the heartbeat of the lease at `path`; None if nobody holds it."""
     try:
-        content = regular(path, _LARGEST_BYTES).read_text(errors="replace")
+        content = read_regular(path, _LARGEST_BYTES, errors="replace")
     except (OSError, DamagedFileError):
         content = ""
     try:

@@ -1,9 +1,11 @@
-"""Safe reading of untrusted files: only regular ones, and only up to a size."""
+"""Safe use of untrusted folders: only regular files are opened, links are not followed, and sizes are limited."""
 
 import errno
+import math
 import os
 import stat
 from pathlib import Path
+from typing import Literal, TextIO
 
 LARGEST_BYTES = 64 * 2**20  # of a file of text
 _KINDS = {
@@ -27,8 +29,8 @@ class IrregularFileError(DamagedFileError):
         self.reason = reason
 
 
-def regular(path: Path, most: int = LARGEST_BYTES) -> Path:
-    """Return the path of a regular file of at most `most` bytes.
+def regular(path: Path, most: float = LARGEST_BYTES) -> Path:
+    """Return the path of a regular file of at most `most` bytes, for a library that opens files itself.
 
     Opening a named pipe never returns, reading /dev/zero never ends, and a link gives away a file of its reader's.
 
@@ -45,3 +47,50 @@ def regular(path: Path, most: int = LARGEST_BYTES) -> Path:
     if status.st_size > most:
         raise IrregularFileError(path, f"too large to be read, {status.st_size:,} bytes: at most {most:,}")
     return path
+
+
+def open_regular(
+    path: Path, mode: Literal["r", "a"] = "r", most: float = LARGEST_BYTES, errors: str = "strict"
+) -> TextIO:
+    """Open a regular text file of at most `most` bytes to read, or to append to; the latter is made if it is missing.
+
+    Raises:
+        IrregularFileError, OSError: as `regular`.
+    """
+    if mode == "r" or os.path.lexists(path):
+        regular(path, most if mode == "r" else math.inf)
+    return open(path, mode, encoding="utf-8", errors=errors, opener=_open_unfollowed)
+
+
+def _open_unfollowed(path: str, flags: int) -> int:
+    """Open a file that was regular a moment ago: a link put there since is an error, a pipe does not block."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
+def read_regular(path: Path, most: float = LARGEST_BYTES, errors: str = "strict") -> str:
+    """Return the text of a regular file of at most `most` bytes; raises as `regular`."""
+    with open_regular(path, "r", most, errors) as file:
+        return file.read()
+
+
+def require_plain_folder(folder: Path) -> None:
+    """Refuse to write into a folder that is a link, or that holds a link or anything else but files and folders.
+
+    What is written could go elsewhere, or wait forever for a reader. A folder that is missing passes.
+
+    Raises:
+        IrregularFileError: names what is there.
+        OSError: the folder cannot be searched.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            odd = [Path(each.path) for each in entries if not _is_plain(each)]
+    except FileNotFoundError:
+        return
+    for path in [*([folder] if folder.is_symlink() else []), *sorted(odd)]:
+        kind = _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no regular file")
+        raise IrregularFileError(path, f"{kind}, and is not written through: delete it, or choose another folder")
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)

@@ -7,14 +7,17 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
-from omegaconf.errors import InterpolationKeyError
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from conf import Options
 from conf.check import keyword_only
 from conf.groups import choices, global_keys, preset
 from conf.run_identity import command_of, identifying
 from conf.target_class import config_of
+
+_UNREADABLE = (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, AssertionError)
 
 
 def setting(config: Options) -> Options:
@@ -29,7 +32,10 @@ def setting(config: Options) -> Options:
         if group in counted:
             kind = kinds[group]
             options = _complete(counted[group], kind)
-            unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in choices(group)}
+            unlike = {}
+            for choice in choices(group):
+                with suppress(*_UNREADABLE):  # another file of the user's, in which there may be anything
+                    unlike[choice] = _unlike(options, _preset(group, choice, kind, *names))
             fewest = min(map(len, unlike.values()))
             nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
             if fewest and len(nearest) > 1:

@@ -13,7 +13,9 @@ from typing import Any
 from rich import box
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
+from rich.text import Text
 
+from conf.terminal import printable
 from erasure.progress import console
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
@@ -25,6 +27,8 @@ OverSeeds = Callable[[Sequence[Any]], Any]
 Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
 
 COMMON = "In several tables"  # heading of the notes that they share
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of what spreadsheets compute
+_NO_SPACE = "\u200b"  # of no width: an address in which it stands is not made into a link
 _LONGEST_NAME = 150  # characters
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
@@ -160,15 +164,15 @@ class Table:
 
     def show(self, title: str = "", without: Sequence[str] = ()) -> None:
         """Print it on stdout, below its title or another, and its notes but for some."""
-        columns = (RichColumn(heading, overflow="fold") for heading in self.headings)
+        columns = (RichColumn(_shown(heading), overflow="fold") for heading in self.headings)
         table = RichTable(
-            *columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title or self.title, title_justify="left"
+            *columns, box=box.SIMPLE_HEAD, pad_edge=False, title=_shown(title or self.title), title_justify="left"
         )
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(_shown, row))
         output = console(min_width=sum(max(map(len, each)) + 3 for each in zip(self.headings, *self.rows, strict=True)))
         output.print(table)
-        output.print(self.caption(without), style="dim", highlight=False)
+        output.print(_shown(self.caption(without)), style="dim")
 
     def markdown(self) -> str:
         """Return it without its caption."""
@@ -193,16 +197,30 @@ def csv_of(records: Sequence[Row]) -> str:
     """Return records as CSV, with the columns of all of them; a cell is empty where a record lacks the column."""
     import pandas as pd
 
-    return pd.DataFrame(records, dtype=object).to_csv(index=False) if any(records) else ""
+    cells = [{csv_cell(name): csv_cell(value) for name, value in record.items()} for record in records]
+    return pd.DataFrame(cells, dtype=object).to_csv(index=False) if any(records) else ""
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value for CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    return f"'{printable(value)}" if value.startswith(_FORMULA) else printable(value)
 
 
 def markdown(text: str) -> str:
-    """Return text as one line that Markdown shows as it is: names may hold HTML."""
-    return html.escape(" ".join(text.split()), quote=False)
+    """Return text as one line that Markdown shows as it is: names may hold HTML, links and addresses."""
+    escaped = html.escape(re.sub(r"[\\\[\]]", r"\\\g<0>", printable(" ".join(text.split()))), quote=False)
+    return re.sub(r":(?=//)|www(?=\.)", f"\\g<0>{_NO_SPACE}", escaped, flags=re.IGNORECASE)
+
+
+def _shown(text: str) -> Text:
+    """Return text for the terminal, as it is: names may hold rich's markup."""
+    return Text(printable(text))
 
 
 def tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
+    return "".join(_TEX.get(character, character) for character in printable(text))
 
 
 def file_name(text: str) -> str:
@@ -232,7 +250,7 @@ def show(tables: Sequence[Table], path: Path) -> None:
     for table in tables:
         table.show(without=common)
     if common:
-        console().print(f"{COMMON}: {' '.join(common)}", style="dim", highlight=False)
+        console().print(_shown(f"{COMMON}: {' '.join(common)}"), style="dim")
     write_text(path, markdown_of(tables))
     print(f"tables: {path}")
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
@@ -18,6 +19,7 @@ from conf.compose import Composer
 from conf.error_messages import explain
 from conf.sweep_files import SweepJob
 from conf.sweep_process import process
+from conf.terminal import show_log
 from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn
 
 log = logging.getLogger(__name__)
@@ -27,15 +29,17 @@ def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[S
     """Return all jobs of a sweep, which notes them.
 
     Raises:
-        ConfigError: one of them cannot be run.
+        ConfigError: one of them cannot be run, or two are the same run.
     """
     assert process.directory_of is not None
     command = config.hydra.job.config_name
     composer = Composer(command, context.config_loader)
-    jobs, refused = [], []
+    jobs, refused, by_run = [], [], dict[Path, Sequence[str]]()
     for number, overrides in enumerate(job_overrides):
         try:
             jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
+            if (other := by_run.setdefault(jobs[-1].run, overrides)) is not overrides:
+                raise ConfigError(f"is the same run as {' '.join(other)}: name one of them")
         except (HydraException, OmegaConfBaseException) as error:
             refused.append(explain(error, command, overrides))
         except (ValueError, OSError) as error:
@@ -145,7 +149,7 @@ class Submitit(SweepLauncher):
 
     def _begin(self, state: Any) -> None:
         """Restore in this process the state of Hydra in the one that launched the sweep."""
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        show_log(logging.INFO, force=True)
         Singleton.set_state(state)
         setup_globals()
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
+from harness.results.table import csv_cell
 from harness.sample_info_fields import Attribution, Information
 from sample_info.data_summarization import Curve
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
@@ -113,4 +114,5 @@ def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],
         "group": [groups.names[j] for j in groups.of.tolist()],
     }
+    about = {name: [csv_cell(value) for value in values] for name, values in about.items()}
     return pd.DataFrame(about | {name: values.tolist() for name, values in columns(one).items()})

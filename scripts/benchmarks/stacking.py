@@ -3,16 +3,29 @@
     OMP_NUM_THREADS=1 uv run python -m scripts.benchmarks.stacking --seeds 5
 
 The measurement behind the rule of train.stacking_rule, whose choice is printed beside it.
+
+    uv run python -m scripts.benchmarks.stacking --threads 2             # idle cores
+    uv run python -m scripts.benchmarks.stacking --threads 2 --busy 2    # two endless loops beside it
+
+compares one thread with several instead: the measurement behind erasure.threads. OMP_WAIT_POLICY=active in front of it
+lets waiting threads spin, as torch does by default.
 """
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
 
 import torch
 
 from conf.compose import composed
 from conf.target_class import Target
 from erasure.dataset import LabelledImages
+from erasure.threads import threads_for
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
@@ -23,27 +36,71 @@ from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
 from train.randomness import generator
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.settings import TrainSettings
 from train.stacking_rule import choose, multiply_adds
 
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
 _NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
+_THREADED = ("linear", "mlp", "mlp model.width=512", "lenet", "resnet", "convnextv2", "swinv2")
+_TURNS, _TURN_SECONDS = 5, 0.3  # of each number of threads
 _ROUNDS = 3  # rounds of both arrangements, so that a slow moment of the machine affects both
 
 
+@dataclass(frozen=True)
+class Case:
+    """A network on images of one size, and a batch of them.
+
+    Attributes:
+        network: its name and options.
+        size: of the images.
+        products: multiply-adds of a forward pass of one example.
+        ensemble: the architecture.
+        images: the batch.
+        settings: of the training.
+    """
+
+    network: str
+    size: str
+    products: int
+    ensemble: Ensemble
+    images: DeviceImages
+    settings: TrainSettings
+
+    def step(self, members: int) -> Callable[[], None]:
+        """Return a function that takes one optimiser step of `members` stacked members on the batch, and waits."""
+        ensemble, device = self.ensemble, self.images.labels.device
+        batch = torch.arange(len(self.images), device=device).expand(members, -1)
+        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
+        optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=self.settings.lr), ensemble.model.learning_rates())
+        x, z = self.images.plain(batch)
+
+        def step() -> None:
+            optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+
+        return step
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, device="cpu")
+    parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, device="cpu", threads=1, busy=0)
     options = parser.parse_args(arguments)
-    if options.seeds < 1:
-        parser.error("--seeds must be at least 1")
+    if min(options.seeds, options.threads) < 1:
+        parser.error("--seeds and --threads must be at least 1")
     device = torch.device(options.device)
-    stacking_table(options.seeds, device).show(machine(device))
+    if options.threads == 1:
+        stacking_table(options.seeds, device).show(machine(device))
+        return 0
+    with endless_loops(options.busy):
+        table = threads_table(options.seeds, options.threads)
+    policy = f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}"
+    table.show(f"{machine(device)}, {policy}, {options.busy} endless loops beside it")
     return 0
 
 
-def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS) -> Table:
-    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice."""
+def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
+    """Yield each network on images of each size."""
     keep_freed_memory()
-    rows = []
     for network in networks:
         config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
         settings = config.train
@@ -53,38 +110,86 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
             part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
             zeros = torch.zeros(shape[0])
             images = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=device)
-            ensemble = Ensemble(model.to(device))
-            rounds = [[step_seconds(ensemble, n, images, settings.lr) * seeds / n for n in (seeds, 1)]
-                      for _ in range(_ROUNDS)]  # fmt: skip
-            stacked, single = map(min, zip(*rounds, strict=True))
-            rule = choose(ensemble, seeds, images, settings).how
-            times = (f"{1e3 * stacked:.2f}", f"{1e3 * single:.2f}", f"{single / stacked:.2f}")
-            rows.append([network.replace("model.", ""), size, f"{products:,}", *times, rule])
+            yield Case(network.replace("model.", ""), size, products, Ensemble(model.to(device)), images, settings)
+
+
+def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS) -> Table:
+    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice."""
+    rows = []
+    for case in cases(networks, device):
+        rounds = [[step_seconds(case, n) * seeds / n for n in (seeds, 1)] for _ in range(_ROUNDS)]
+        stacked, single = map(min, zip(*rounds, strict=True))
+        rule = choose(case.ensemble, seeds, case.images, case.settings).how
+        times = (f"{1e3 * stacked:.2f}", f"{1e3 * single:.2f}", f"{single / stacked:.2f}")
+        rows.append([case.network, case.size, f"{case.products:,}", *times, rule])
     headings = ("network", "image", "multiply-adds", "in one network, ms", "one after another, ms", "ratio", "rule")
     caption = f"A step of {seeds} seeds, the fastest of {_ROUNDS} rounds. Ratio: above 1 where one network is faster."
     return Table("stacking", [caption], headings, rows)
 
 
-def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: float) -> float:
-    """Time one optimiser step of `members` stacked members on a batch of all images; the fastest of several.
+def step_seconds(case: Case, members: int) -> float:
+    """Time one optimiser step of `members` stacked members; the fastest of several.
 
     With one thread on the CPU it is CPU time, which does not depend on other load.
     """
-    device = images.labels.device
-    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    alone = case.images.labels.device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.process_time if alone else time.perf_counter
-    batch = torch.arange(len(images), device=device).expand(members, -1)
-    initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
-    optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=lr), ensemble.model.learning_rates())
-    x, z = images.plain(batch)
-    times: list[float] = []
+    step, times = case.step(members), list[float]()
     while len(times) < 4 or (sum(times) < 0.2 and len(times) < 200):
         started = clock()
-        optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        step()
         times.append(clock() - started)
     return min(times[1:])
+
+
+def threads_table(seeds: int, threads: int, networks: Sequence[str] = _THREADED) -> Table:
+    """Time steps of each network on one thread and on `threads`, in turn; show the rule's choice."""
+    rows, before = [], torch.get_num_threads()
+    for case in cases(networks, torch.device("cpu")):
+        stack = choose(case.ensemble, seeds, case.images, case.settings).stack
+        work, step = case.products * len(case.images) * stack, case.step(stack)
+        turns = [[seconds_on(number, step) for number in (1, threads)] for _ in range(_TURNS)]
+        one, several = map(median, zip(*turns, strict=True))
+        torch.set_num_threads(threads)
+        with threads_for(work):
+            rule = str(torch.get_num_threads())
+        times = (f"{1e3 * one:.2f}", f"{1e3 * several:.2f}", f"{one / several:.2f}")
+        rows.append([case.network, case.size, f"{work / 1e6:,.0f}", *times, rule])
+    torch.set_num_threads(before)
+    headings = (
+        "network",
+        "image",
+        "million multiply-adds",
+        "one thread, ms",
+        f"{threads} threads, ms",
+        "ratio",
+        "rule",
+    )
+    caption = f"A step of {seeds} seeds, or of one where they train one after another: the median of {_TURNS} turns."
+    return Table("threads", [caption, "Ratio: above 1 where several threads are faster."], headings, rows)
+
+
+def seconds_on(threads: int, step: Callable[[], None]) -> float:
+    """Return the mean time of a step on so many threads."""
+    torch.set_num_threads(threads)
+    step()  # wakes the threads
+    started, steps = time.perf_counter(), 0
+    while not steps or time.perf_counter() - started < _TURN_SECONDS:
+        step()
+        steps += 1
+    return (time.perf_counter() - started) / steps
+
+
+@contextmanager
+def endless_loops(count: int) -> Iterator[None]:
+    """Keep so many cores busy in the block."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 if __name__ == "__main__":

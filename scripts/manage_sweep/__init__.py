@@ -1,1 +1,1 @@
-"""python -m scripts.manage_sweep: show a sweep's runs, launch unfinished ones, delete failed ones."""
+"""python -m scripts.manage_sweep: show a sweep's runs, print the commands for unfinished ones, delete failed ones."""

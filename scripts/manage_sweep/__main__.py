@@ -1,9 +1,8 @@
-"""Show the state of a sweep from disk, launch unfinished runs, and delete failed ones.
+"""Show the state of a sweep from disk, print the commands for unfinished runs, and delete failed ones.
 
 python -m scripts.manage_sweep status runs/                                   every run below runs/
 python -m scripts.manage_sweep status runs/ -- eraser=control,leace seeds=[0] the runs of a sweep, also missing ones
 python -m scripts.manage_sweep status runs/ --retry-failed -- OVERRIDES       the commands for unfinished runs
-python -m scripts.manage_sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
 python -m scripts.manage_sweep discard runs/                                  failed runs; --yes deletes them
 
 Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if all runs have finished.
@@ -21,15 +20,20 @@ from pathlib import Path
 from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.groups import look_in, user_folders
+from conf.terminal import printable, show_log
 from erasure.store.regular_files import DamagedFileError
 from harness.device_and_precision import pick_device
 from harness.run_directory import RESULT, Run
 from harness.run_state import read_state
-from harness.untrusted_runs import printable
 from scripts.command_line import argument_parser
 from scripts.commands import COMMANDS, command_named
-from scripts.manage_sweep.relaunch import launch, launch_command
+from scripts.manage_sweep.relaunch import launch_command
 from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
+
+_FROM_DISK = (
+    "derived from the directories, whose files a run continues from: run these if you trust who wrote them, "
+    "with the cache_dir= and logger.* that you want"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _options(words)
     command, overrides = _of_command(look_in(overrides))
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    show_log(logging.WARNING)
     return exit_code(functools.partial(_status, options, command, overrides), command, overrides)
 
 
@@ -54,7 +58,7 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
         device = pick_device("auto").type
         print(f"device=auto is {device} here; elsewhere train.precision=auto may make other runs: set device=…")
     if options.retry_failed:
-        return _retry(unfinished(runs), options.runs, command, overrides, start=options.launch)
+        return _print_commands(unfinished(runs), options.runs, command, overrides)
     return 0 if all(run.state.name == "finished" for run in runs) else 1
 
 
@@ -63,15 +67,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("action", choices=["status", "discard"])
     parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
     parser.add_argument("--retry-failed", action="store_true", help="print the commands for unfinished runs")
-    parser.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
     parser.add_argument(
         "--yes", action="store_true", help="with discard: delete the failed runs, do not only list them"
     )
     options = parser.parse_args(words)
     if not os.path.isdir(options.runs):  # noqa: PTH112 (False for a name that is too long)
         parser.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
-    if options.launch and not options.retry_failed:
-        parser.error("--launch goes with --retry-failed")
     if options.action == "discard" and options.retry_failed:
         parser.error("--retry-failed goes with status")
     if options.action == "status" and options.yes:
@@ -85,10 +86,11 @@ def _of_command(words: list[str]) -> tuple[str, list[str]]:
     return (words[0], words[1:]) if words and words[0] in COMMANDS else ("mdl", words)
 
 
-def _retry(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Sequence[str], *, start: bool) -> int:
-    """Print the commands for unfinished runs, or run them; with a launcher it is the sweep's command.
+def _print_commands(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Sequence[str]) -> int:
+    """Print the commands for unfinished runs; with a launcher it is the sweep's command. Return the exit code.
 
-    A run whose command cannot be derived from disk is named and left out.
+    A run whose command cannot be derived from disk is named and left out. Nothing is launched: run directories may be
+    somebody else's, and to continue one is to believe its files.
     """
     if not left:
         print("nothing is left to do")
@@ -108,8 +110,8 @@ def _retry(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Se
         lost = len(left) - len(commands)
         cannot = f", {lost} of which cannot be launched from here" if lost else ""
         print(f"{len(left)} jobs are left{cannot}{':' if commands else ''}")
-    if start:
-        return launch(commands) or int(len(commands) < len(left))
+    if commands and any(run.overrides is None for run in left):
+        print(_FROM_DISK)
     for words in commands:
         print(shlex.join(words))
     return 1

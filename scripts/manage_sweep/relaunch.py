@@ -1,10 +1,9 @@
-"""Commands that launch a run again, from its configuration; hostile run directories cause nothing else."""
+"""Commands that continue a run, from its configuration, which anybody may have written; nothing is launched."""
 
 import json
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,15 @@ from conf import Options
 from conf.command import Command
 from conf.compose import composed, unchecked
 from conf.error_messages import explain
-from conf.groups import choices, user_folders
+from conf.groups import choices, preset, user_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.target_class import config_of, require_listed
+from conf.terminal import printable
 from harness.untrusted_runs import read_config
 from scripts.commands import command_named
 from scripts.manage_sweep.status import SweepRun
+
+_YOURS = ("runs_dir", "cache_dir", "logger")  # where a run's files go: the user says so, no run directory does
 
 
 def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
@@ -39,27 +41,18 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # one run of the experiment
-    folders = [f"--config-dir={folder}" for folder in user_folders()]
-    return [
-        "python",
-        "-m",
-        command,
-        *folders,
-        *overrides,
-        *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"]),
-    ]
-
-
-def launch(commands: Sequence[Sequence[str]]) -> int:
-    code = 0
-    for words in commands:
-        print(f"\n$ {shlex.join(words)}", flush=True)
-        code = subprocess.run([sys.executable, *words[1:]], check=False).returncode or code
-    return code
+    if str(runs_dir) != "runs":
+        overrides.append(f"runs_dir={_path(str(runs_dir))}")
+    words = ["python", "-m", command, *(f"--config-dir={folder}" for folder in user_folders()), *overrides]
+    if odd := [word for word in words if word != printable(word)]:
+        raise ValueError(f"{run.directory}: not launched: {printable(odd[0])!r} has characters that no terminal shows")
+    return words
 
 
 def _overrides(command: Command, directory: Path) -> list[str]:
-    """Return overrides that give exactly a run's configuration: its choices and all values that differ from them.
+    """Return overrides that give a run's configuration: its choices and all values that differ from them.
+
+    `_YOURS` are left out: a directory of somebody else's does not say where the user's files go.
 
     Raises:
         ValueError: the configuration cannot be read, or is not valid for this command.
@@ -70,8 +63,10 @@ def _overrides(command: Command, directory: Path) -> list[str]:
         config = validate(read, config_of(command.name))
         names = [f"{part}={_choice(part, getattr(config, part))}" for part in TARGETS]
         defaults: Any = OmegaConf.to_container(unchecked(command.name, names), resolve=True)
-        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config.plain))]
-        if composed(command.name, overrides, type(config)) != config:
+        asked = {key: value for key, value in config.plain.items() if key not in _YOURS}
+        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, asked))]
+        made = composed(command.name, overrides, type(config))
+        if made != replace(config, **{key: getattr(made, key) for key in _YOURS}):
             raise ConfigError("no command line gives it")
     except (OSError, AttributeError, TypeError, RecursionError, ValueError) as error:
         raise ValueError(f"its config.yaml cannot be used ({' '.join(str(error).split())})") from error
@@ -79,9 +74,16 @@ def _overrides(command: Command, directory: Path) -> list[str]:
 
 
 def _choice(part: str, section: Options) -> str:
-    if section["name"] not in choices(part):
-        raise ConfigError(f"{part}={section['name']} is not in conf/{part}/")
-    return section["name"]
+    """Return the choice of a group to start from: of its class, by name, or with the fewest values to change."""
+    presets = {choice: preset(part, choice) for choice in choices(part)}
+    alike = [choice for choice, values in presets.items() if values.get("_target_") == section["_target_"]]
+    if not alike:
+        raise ConfigError(f"{part}._target_={section['_target_']}: no YAML file in conf/{part}/ names this class")
+
+    def changes(choice: str) -> tuple[bool, int]:
+        return choice != section["name"], sum(presets[choice].get(key) != value for key, value in section.items())
+
+    return min(alike, key=changes)
 
 
 def _differences(default: Options, config: Options, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -94,6 +96,11 @@ def _differences(default: Options, config: Options, prefix: str = "") -> Iterato
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _path(path: str) -> str:
+    """Write a path in the grammar of Hydra's command line, without quotes where it needs none."""
+    return path if re.fullmatch(r"[A-Za-z0-9_./-]+", path) else _value(path)
 
 
 def _value(value: Any) -> str:

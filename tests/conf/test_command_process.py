@@ -24,6 +24,18 @@ def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> No
     assert done.stderr == "the current folder was deleted: go to one that exists, with cd\n"
 
 
+@pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.order_spectra --help"])
+@pytest.mark.parametrize("policy", [None, "active"])
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(words: str, policy: str | None) -> None:
+    """Both import torch, whose OpenMP shows its settings then."""
+    environment = {**os.environ, "OMP_DISPLAY_ENV": "true"} | ({} if policy is None else {"OMP_WAIT_POLICY": policy})
+    command = [sys.executable, "-m", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment)
+    shown = re.search(r"OMP_WAIT_POLICY = '(\w+)'", done.stderr)
+    assert shown is not None
+    assert shown[1] == (policy or "passive").upper()
+
+
 def test_output_that_nobody_reads_is_no_error(monkeypatch, capsys) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -13,6 +13,7 @@ from conf.target_class import Target
 from erasure.dataset import MissingDataError, Source
 from erasure.datasets.digits import Digits
 from mdl.__main__ import COMMAND as MDL
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from tests.erasure.made_up_datasets import FIRST_FILE, WRITERS, write
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
@@ -51,8 +52,8 @@ CASES = {
         ["model=linear", "model.width=3"],
         "unknown model=linear option width: choose from degree, sketch",
     ),
-    "not a number": (["train.lr=fast"], "train.lr=fast: input should be a valid number"),
-    "not a choice": (["model.activation=tanh"], "model.activation=tanh: input should be 'relu', 'gelu' or 'swiglu'"),
+    "not a number": (["train.lr=fast"], "train.lr=fast: must be a number"),
+    "not a choice": (["model.activation=tanh"], "model.activation=tanh: must be 'relu', 'gelu' or 'swiglu'"),
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
     "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
@@ -114,9 +115,50 @@ CASES = {
         ["-m", "hydra/launcher=slurm", "hydra.launcher.partiton=gpu"],
         "unknown hydra/launcher=slurm option partiton: did you mean partition? choose from account, ",
     ),
+    "true as a number": (["model.width=true"], "model.width=true: must be a number"),
+    "infinite": (["train.weight_decay=inf"], "train.weight_decay=inf: must be a finite number"),
+    "no integer of JSON's": (["train.max_epochs=9007199254740993"], "train.max_epochs=9007199254740993: must be betw"),
+    "huge seed": (["seeds=[99999999999999999999]"], "seeds[0]=99999999999999999999: must be between -2^53 and 2^53"),
+    "number as a folder": (
+        ["runs_dir=2026"],
+        "runs_dir=2026: must be a text: put it in two kinds of quotes, \"runs_dir='",
+    ),
+    "null as a list": (["seeds=null"], "seeds=null: must be a list\n"),
+    "nothing for the architecture": (
+        ["train=published", "model=linear"],
+        "train.lr: experiment.published.lr has nothing for linear: choose from convnextv2, lenet, lenet_published, ",
+    ),
+    "reference to nothing": (
+        ["train.lr=${train.rate}"],
+        "train.lr: train has nothing for rate: choose from batch_size,",
+    ),
+    "reference in a sweep": (["-m", "train.lr=${nope},1"], "train.lr: the configuration has nothing for nope: choose"),
+    "everything held out": (
+        ["dataset.test_fraction=0.999999"],
+        "dataset.test_fraction=0.999999: holds out 1,797 of the 1,797 images of digits for testing, and at least 1",
+    ),
+    "nothing held out": (
+        ["dataset.test_fraction=1e-9"],
+        "dataset.test_fraction=1e-09: holds out 0 of the 1,797 images",
+    ),
+    "same run twice": (
+        ["-m", "seeds=[0],[0]"],
+        "seeds=[0]: is the same run as seeds=[0]: name one of them; nothing was",
+    ),
+    "device without data": (["device=meta"], "device=meta: computes nothing here; choose auto, cpu, cuda or cuda:N"),
+    "device without us": (["device=mps"], "device=mps: computes nothing here; choose auto, cpu, cuda or cuda:N"),
+    "option of Hydra's": (["hydra.verbose=5"], "hydra.verbose=5: Hydra cannot use this value"),
+    "sweep of nothing": (["-m", "hydra.sweeper.params=5"], "hydra.sweeper.params=5: Hydra cannot use this value"),
+    "mode of Hydra's": (["hydra.mode=x"], "hydra.mode=x: Invalid value 'x', expected one of [RUN, MULTIRUN]"),
+    "Hydra's own launcher": (["-m", "hydra/launcher=basic"], "hydra/launcher=basic: choose how a sweep runs by name: "),
+    "null as a choice": (["eraser=null"], "unknown eraser=null: choose from alf_cubic, "),
+    "dictionary as a list": (["seeds={a:1}"], "seeds={a:1}: Cannot merge DictConfig with ListConfig"),
+    "section alone": (["--package=train"], "--package=train: goes with --cfg"),
+    "help on no choice": (["--help", "model=nope"], "unknown model=nope: choose from cnn, "),
+    "long folder": ([f"cache_dir={'/'.join(['d' * 200] * 19)}"], "cache_dir=ddd"),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
-        "hydra.launcher.workers=foo: input should be a valid integer",
+        "hydra.launcher.workers=foo: must be a whole number",
     ),
 }
 
@@ -125,11 +167,75 @@ CASES = {
 def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> None:
     outcome = command(MDL, *arguments, "logger.mode=disabled")
     complaint = outcome.err.strip().splitlines()[-1]
-    assert complaint.startswith(line)
+    assert f"{complaint}\n".startswith(line)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     assert not list(Path.cwd().glob("runs/*-*"))
+
+
+ALTERNATIVES = {
+    "kernel.projection=x": "must be 'auto' or 'exact', 'coordinates' or 'random'",
+    "training.steps=x": "must be a number or 'converged'",
+    "classes=x": "must be 'all' or a list: write \"sample_info.classes=[x]\", with commas between several values",
+    "data.eraser_fit=x": "must be 'auto' or 'disjoint', 'refit' or 'scored'",
+}
+
+
+@pytest.mark.parametrize("option", ALTERNATIVES)
+def test_all_that_a_value_may_be_is_named(command, option: str) -> None:
+    outcome = command(SAMPLE_INFO, f"sample_info.{option}")
+    assert (outcome.code, outcome.err) == (2, f"sample_info.{option}: {ALTERNATIVES[option]}\n")
+
+
+@pytest.mark.parametrize("root", ["~/pictures", "données", "a=b", "a#b", "a(b)", "it's", 'say "x"', "日本/a;b", "a,é"])
+def test_a_path_that_hydra_cannot_read_is_shown_with_the_quotes_that_help(command, root: str) -> None:
+    refused = command(TRAIN, "dataset=image_folder", f"dataset.root={root}")
+    assert refused.code == 2
+    assert refused.err.startswith(f"dataset.root={root}: ")
+    if "," in root:  # several values, or one
+        return
+    (word,) = shlex.split(refused.err.rpartition("two kinds of quotes: ")[2])
+    expected = str(Path(root).expanduser())
+    outcome = command(TRAIN, "dataset=image_folder", word)
+    assert outcome.err.startswith(f"dataset.root={expected}: no folder {expected}/train")
+
+
+def test_a_path_with_a_comma_may_be_one_value(command) -> None:
+    refused = command(TRAIN, "dataset=image_folder", "dataset.root=a,b")
+    assert refused.err.endswith(
+        "add -m, python -m train -m dataset.root=a,b; or, if it is one value, 'dataset.root=\"a,b\"'\n"
+    )
+    outcome = command(TRAIN, "dataset=image_folder", 'dataset.root="a,b"')
+    assert outcome.err.startswith("dataset.root=a,b: no folder a,b/train")
+
+
+BROKEN = {
+    "lr: [1": "line 2: no valid YAML (expected ',' or ']', but got '<stream end>')",
+    "lr: 1\nlr: 2": "line 2: no valid YAML (found duplicate key lr)",
+    "\tlr: 1": "line 1: no valid YAML (found character '\\t' that cannot start any token)",
+    "\udcff": "is no text in UTF-8",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> None:
+    path = Path("mine/train/slow.yaml")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(f"{text}\n".encode(errors="surrogateescape"))
+    outcome = command(MDL, "--config-dir=mine", "train=slow")
+    assert outcome.code == 2
+    (line,) = outcome.err.strip().splitlines()
+    assert line.startswith(str(path.absolute()))
+    assert BROKEN[text] in line
+
+
+def test_a_broken_file_that_is_not_chosen_does_no_harm(command) -> None:
+    Path("mine/train").mkdir(parents=True)
+    Path("mine/train/broken.yaml").write_text("lr: [1\n")
+    words = ["train=quick", "train.max_epochs=1", "model=linear", "eraser=control", "logger.mode=disabled"]
+    outcome = command(TRAIN, "--config-dir=mine", *words)
+    assert (outcome.code, outcome.err.count("saved, but not all")) == (0, 0)
 
 
 @pytest.mark.parametrize("choice", WRITERS)
@@ -153,6 +259,8 @@ def test_damaged_files_are_named_with_the_command_that_fetches_them(
         ["dataset=cifar10", "dataset.root=/no where"],
         ["dataset=cats_vs_dogs", "dataset.name=pets", "dataset.normalize=zscore"],
         ["dataset=hf", "dataset.path=a/b", "dataset.test_split=null", "dataset.size=8"],
+        ["dataset=mnist", "dataset.root='été, it\\'s'"],
+        ["dataset=mnist", 'dataset.root="a=b#c \\"d\\""'],
     ],
 )
 def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: list[str]) -> None:
@@ -182,7 +290,7 @@ OPTIONS = {
     "alf_cubic starts=0": "starts=0: each class's ascent needs at least 1",
     "alf_cubic seed=-1": "seed=-1: must be at least 0, and less than 2^63",
     "gradient_orders order=2": "order=2: must be at least 3",
-    "gradient_orders weights=[nan,1,1]": "weights=[nan, 1.0, 1.0]: none may be negative or infinite",
+    "gradient_orders weights=[nan,1,1]": "eraser.weights[0]=nan: must be a finite number",
     "random num_directions=-1": "num_directions=-1: must be at least 0",
     "random_edit edit_size=2": "edit_size=2: a projection edits between 0 and 1",
 }

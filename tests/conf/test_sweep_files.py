@@ -1,10 +1,12 @@
 """The name of a sweep's directory, and its files, which somebody else may have edited."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conf.sweep_files import Sweep, SweepJob, sweep_name
+from erasure.store.checked_files import write_json
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,43 @@ def test_an_edited_error_is_not_believed(tmp_path: Path, before: str, after: str
     assert error.startswith(f"{path} {said}")
     assert error.endswith("launch the sweep again")
     assert sweep.failed("a")
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [None, 3, ["x"], [{}], [{"overrides": ["a"]}], [{"overrides": "a", "run": "b"}], [{"overrides": [1], "run": "b"}]],
+)
+def test_a_plan_that_is_none_is_one_line(tmp_path: Path, jobs: Any) -> None:
+    write_json(tmp_path / "plan.json", {} if jobs is None else {"jobs": jobs})
+    with pytest.raises(ValueError, match=r"plan\.json"):
+        Sweep(tmp_path).planned()
+
+
+def test_other_values_than_those_of_a_sweep_are_not_believed(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.plan([])
+    write_json(tmp_path / "error-a.json", {"error": 3})
+    error, exit_code = sweep.error_of("a")
+    assert exit_code == 1
+    assert "error-a.json lacks" in error
+    write_json(tmp_path / "tables.json", {"printed": 1})
+    assert sweep.printed_tables("mdl") is None
+
+
+@pytest.mark.parametrize("linked", ["sweeps", "sweeps/mdl-x", "sweeps/mdl-x/.submitit"])
+def test_a_sweep_is_not_written_through_a_link(tmp_path: Path, linked: str) -> None:
+    (tmp_path / "user").mkdir()
+    (tmp_path / linked).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / linked).symlink_to(tmp_path / "user")
+    sweep = Sweep(tmp_path / "sweeps" / "mdl-x")
+
+    def launch() -> None:
+        sweep.save_request("mdl", [])
+        sweep.plan([])
+
+    with pytest.raises(ValueError, match=f"{linked} is a link"):
+        launch()
+    assert [*(tmp_path / "user").iterdir()] == []
 
 
 def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:

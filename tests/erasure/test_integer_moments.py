@@ -1,6 +1,6 @@
 """Sums of products of 8-bit images are exact integers, whichever way they are multiplied."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -59,15 +59,6 @@ def equal_to_the_bit(measured: Tensor, expected: Tensor) -> bool:
 def needs_byte_products(device: str) -> None:
     if not multiplies_bytes(torch.device(device)):
         pytest.skip("this processor's 8-bit products may saturate, and are not used")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other make such small products slow on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=["single precision", "bytes"])

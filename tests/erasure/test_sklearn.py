@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -26,9 +27,9 @@ X, Y = IRIS
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("eraser", ["leace", "alf_qleace", "random"])
-def test_scikit_learns_own_checks(eraser: str) -> None:
-    checks = check_estimator(ConceptEraser(eraser), on_skip=None, on_fail=None)
+@pytest.mark.parametrize(("eraser", "classes"), [("leace", None), ("alf_qleace", True), ("random", True)])
+def test_scikit_learns_own_checks(eraser: str, classes: bool | None) -> None:  # which have classes as floats
+    checks = check_estimator(ConceptEraser(eraser, classes=classes), on_skip=None, on_fail=None)
     assert len(checks) > 30
     failed = [f"{check['check_name']}: {check['exception']}" for check in checks if check["status"] == "failed"]
     assert failed == []
@@ -59,15 +60,17 @@ def test_a_linear_model_behind_it_stays_at_chance() -> None:
 
 def test_options_are_parameters() -> None:
     transformer = ConceptEraser("random", num_directions=2, seed=3)
-    assert transformer.get_params() == {"eraser": "random", "num_directions": 2, "seed": 3}
+    assert transformer.get_params() == {"eraser": "random", "classes": None, "num_directions": 2, "seed": 3}
     copies: Any = clone([transformer.fit(X, Y), ConceptEraser(LeaceEraser)])
     assert copies[0].get_params() == transformer.get_params()
-    assert copies[1].get_params() == {"eraser": LeaceEraser}
+    assert copies[1].get_params() == {"eraser": LeaceEraser, "classes": None}
     assert vars(transformer.eraser_)["left"].shape == (4, 2)
     pipeline = make_pipeline(ConceptEraser("random"), LogisticRegression(max_iter=1000))
     search = GridSearchCV(pipeline, {"concepteraser__num_directions": [0, 4]}, cv=3).fit(X, Y)
     assert search.best_params_ == {"concepteraser__num_directions": 0}
-    with pytest.raises(ValueError, match="target is no parameter of ConceptEraser.*: it has eraser, num_directions"):
+    with pytest.raises(
+        ValueError, match="target is no parameter of ConceptEraser.*: it has classes, eraser, num_directions"
+    ):
         transformer.set_params(target=0.5)
     assert transformer.set_params(eraser="alf_qleace", target=0.5).target == 0.5  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -77,7 +80,7 @@ def test_options_are_parameters() -> None:
     [
         lambda y: y + 1,
         lambda y: np.array(["setosa", "versicolor", "virginica"])[y],
-        lambda y: y.astype(float),
+        lambda y: pd.Series(y / 2).astype("category"),
         lambda y: pd.Series(y).map({0: "x", 1: "y", 2: "z"}).astype("category"),
         lambda y: y.tolist(),
     ],
@@ -86,6 +89,108 @@ def test_labels_of_any_kind_are_classes(give: Any) -> None:
     transformer = ConceptEraser().fit(X, give(Y))
     assert len(transformer.classes_) == 3
     np.testing.assert_allclose(transformer.transform(X), LeaceEraser.fit(X, Y)(X), atol=1e-12)
+
+
+AGES = np.random.default_rng(1).integers(20, 60, 150).astype(float)
+
+
+def test_floats_are_real_numbers_whole_or_not() -> None:
+    fractional = AGES + np.r_[0.5, np.zeros(149)]
+    for ages in (AGES, fractional, AGES[:, None], pd.Series(AGES, dtype="Float64"), pd.DataFrame({"age": AGES})):
+        transformer = ConceptEraser().fit(X, ages)
+        assert transformer.eraser_.removed == 1  # pyright: ignore[reportAttributeAccessIssue]
+        assert not hasattr(transformer, "classes_")
+    np.testing.assert_array_equal(ConceptEraser().fit(X, AGES).transform(X), LeaceEraser.fit(X, AGES)(X))
+
+
+def test_an_option_says_what_are_classes() -> None:
+    floats = ConceptEraser(classes=True).fit(X, Y * 1e19 + 3.0)
+    np.testing.assert_array_equal(floats.classes_, [3.0, 1e19, 2e19])
+    np.testing.assert_allclose(floats.transform(X), LeaceEraser.fit(X, Y)(X), atol=1e-12)
+    integers = ConceptEraser(classes=False).fit(X, AGES.astype(int))
+    np.testing.assert_allclose(integers.transform(X), LeaceEraser.fit(X, AGES)(X), atol=1e-12)
+    frame = pd.DataFrame({"a": Y * 1.0, "b": Y % 2 * 1.0})
+    erased = ConceptEraser(classes=True).fit(X, frame).transform(X)
+    assert LinearRegression().fit(erased, np.eye(3)[Y]).score(erased, np.eye(3)[Y]) <= 1e-12
+
+
+def test_a_warning_says_that_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    ages = np.arange(150) // 2 % 20 + 20
+    assert ConceptEraser().fit(X, ages).transform(X).std(0).max() < 1e-12
+    (message,) = caplog.messages
+    assert message.startswith("z has 20 classes, and LEACE removes all 4 dimensions in which x varies")
+
+
+FRAME_OF_CONCEPTS = {"age": AGES, "species": np.array(["setosa", "versicolor", "virginica"])[Y], "flag": Y > 1}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "categories", "polars", "objects", "mapping"])
+def test_columns_of_a_frame_are_concepts_by_their_own_types(kind: str) -> None:
+    polars = pytest.importorskip("polars")
+    frame: Any = {
+        "pandas": pd.DataFrame,
+        "categories": lambda columns: pd.DataFrame(columns).astype({"species": "category"}),
+        "polars": polars.DataFrame,
+        "objects": lambda columns: pd.DataFrame(columns).to_numpy(),
+        "mapping": dict,
+    }[kind](FRAME_OF_CONCEPTS)
+    x = np.c_[X, np.random.default_rng(2).normal(size=(150, 3))]
+    transformer = ConceptEraser().fit(x, frame)
+    assert transformer.eraser_.removed == 3  # age, and three species, of which the flag is one  # pyright: ignore[reportAttributeAccessIssue]
+    erased = transformer.transform(x)
+    for columns in (AGES[:, None], np.eye(3)[Y]):
+        assert LinearRegression().fit(erased, columns).score(erased, columns) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (pd.Series(Y.astype(str)).where(Y > 0), r"y has no value for 50 of 150 examples \((nan|None) at 0\): drop"),
+        (pd.Series(Y.astype(str), dtype="string").where(Y > 0), "y has no value for 50 of 150 examples"),
+        (pd.Series(Y.astype(str)).astype("category").where(Y > 0), "y has no value for 50 of 150 examples"),
+        (pd.DataFrame({"sex": pd.Series(Y.astype(str)).where(Y > 0), "age": AGES}), "sex has no value for 50 of 150"),
+        ([None, *Y[1:].astype(str)], r"y has no value for 1 of 150 examples \(None at 0\)"),
+        ([1, *Y[1:].astype(str)], "y holds 1 and '.*': give numbers alone, or strings alone"),
+        (np.where(Y > 0, AGES, np.nan), "Input y contains NaN"),
+        (np.where(Y > 0, AGES, np.inf), "Input y contains infinity"),
+        (np.ma.masked_equal(Y, 1), "y has 50 masked values"),
+        (
+            pd.to_datetime(pd.Series(["2020-01-01"] * 150)),
+            "y holds values of type datetime64.*, or strings for classes",
+        ),
+        (AGES + 1j, "y is complex"),
+        (csr_matrix(np.eye(3)[Y]), r"y is a sparse matrix, .*: pass y.toarray\(\)"),
+        (pd.DataFrame(np.c_[Y, Y], columns=["g", "g"]), "y has two concepts of the name 'g': give each a name of its"),
+        ({1: Y, "1": AGES}, "y has two concepts of the name '1'"),
+        ({"a": Y, "b": AGES[:5]}, "inconsistent numbers of samples"),
+    ],
+)
+def test_concepts_that_are_more_than_their_numbers_are_refused(y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        ConceptEraser().fit(X, y)
+    assert "\n" not in str(caught.value)
+
+
+def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    fitted = ConceptEraser().fit(X, Y)
+    for x, message in (
+        (np.ma.masked_less(X, 2), "X has .* masked values"),
+        (
+            frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)),
+            "X holds values of type datetime64.*, which are no numb",
+        ),
+        (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category, .*: pass one column for"),
+        (torch.tensor(X).to_sparse(), "X is a sparse matrix"),
+    ):
+        for call in (lambda x=x: ConceptEraser().fit(x, Y), lambda x=x: fitted.transform(x)):
+            with pytest.raises(ValueError, match=message):
+                call()
+    with pytest.raises(ValueError, match="the same row labels in another order"):
+        ConceptEraser().fit(frame, pd.Series(Y, index=np.arange(150)[::-1]))
+    expected = fitted.transform(X)
+    np.testing.assert_allclose(fitted.transform(torch.tensor(X, requires_grad=True)), expected, atol=1e-12)
+    np.testing.assert_allclose(fitted.transform(torch.tensor(X).bfloat16()), expected, atol=0.1)
 
 
 def test_other_concepts() -> None:
@@ -120,6 +225,14 @@ def test_data_frames_give_data_frames() -> None:
     assert erased.columns.equals(frame.columns)
     assert erased.index.equals(frame.index)
     np.testing.assert_allclose(erased, LeaceEraser.fit(X, Y)(X), atol=1e-12)
+    polars = pytest.importorskip("polars")
+    like = polars.DataFrame(X, schema=["a", "b", "c", "d"])
+    both = ConceptEraser().fit(like, Y).transform(like)
+    assert isinstance(both, polars.DataFrame)
+    assert both.columns == like.columns
+    np.testing.assert_allclose(both.to_numpy(), erased, atol=1e-12)
+    assert isinstance(ConceptEraser().set_output(transform="pandas").fit(like, Y).transform(like), pd.DataFrame)
+    assert isinstance(ConceptEraser().set_output(transform="polars").fit(frame, Y).transform(frame), polars.DataFrame)
     assert isinstance(ConceptEraser().set_output(transform="pandas").fit(X, Y).transform(X), pd.DataFrame)
     with pytest.raises(ValueError, match="feature names should match"):
         ConceptEraser().fit(frame, Y).transform(frame[["b", "a", "c", "d"]])
@@ -139,9 +252,17 @@ def test_erasers_that_need_labels_say_why_they_cannot(eraser: str) -> None:
         (ConceptEraser(shrinkage=True), X, Y, "shrinkage is not an option of leace: it has rank_tolerance"),
         (ConceptEraser("control", seed=1), X, Y, "seed is not an option of control: it has none"),
         (ConceptEraser(), X, None, "requires y to be passed"),
-        (ConceptEraser(), X, np.zeros(150), "y has only one class, .*0.0.*: there is nothing to erase"),
+        (ConceptEraser(), X, np.zeros(150, int), "y has only one class, 0: pass a concept that varies"),
+        (ConceptEraser(), X, np.zeros(150), "z is the same for all examples: there is nothing to erase"),
         (ConceptEraser(), X, Y[:100], "inconsistent numbers of samples"),
-        (ConceptEraser("alf_qleace"), X, X[:, 0] + 0.05, "AlfQleaceEraser needs classes, and z holds none"),
+        (
+            ConceptEraser("alf_qleace"),
+            X,
+            X[:, 0] + 0.05,
+            r"needs classes, and y holds real numbers.*: .*classes=True\)",
+        ),
+        (ConceptEraser(classes=False), X, Y.astype(str), "y holds .*'0'.*, expected numbers, as classes=False says"),
+        (ConceptEraser(classes="yes"), X, Y, "classes='yes': choose True, False or None"),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_inputs(transformer: ConceptEraser, x: Any, y: Any, message: str) -> None:

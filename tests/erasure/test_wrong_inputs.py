@@ -1,6 +1,7 @@
 """Wrong inputs to the library (erasure.inputs): one sentence each, with the value, what is allowed and the remedy."""
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.masked import masked_tensor
 
 from erasure import (
     AlfQleaceEraser,
@@ -32,6 +34,14 @@ BATCHES = [(X.float(), Z)]
 fit, quadratic = LeaceEraser.fit, QleaceEraser.fit
 
 
+def quantized() -> torch.Tensor:
+    return torch.quantize_per_tensor(X.float(), 0.1, 0, torch.qint8)
+
+
+def nested() -> torch.Tensor:
+    return torch.nested.nested_tensor([X[0], X[1, :2]])
+
+
 def scrub(modules: Any, batches: Any = BATCHES, **options: Any) -> object:
     return fit_layers(NETWORK, batches, modules, num_classes=3, **options)
 
@@ -42,11 +52,91 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         r"z holds 'a', expected numbers: number the classes first",
     ),
     "a list of strings": (lambda: fit(X, NAMES), "z holds 'a', expected numbers: .*searchsorted"),
-    "object labels": (lambda: fit(X, np.array([0, None] * 30)), "z holds None, expected numbers"),
-    "labels from 1": (lambda: fit(X, Z + 1), "no example has label 0: labels start at 0; subtract the smallest label"),
+    "object labels": (lambda: fit(X, np.array([0, None] * 30)), r"z has no value for 30 of 60 examples \(None at 1\)"),
+    "a list with NaN": (
+        lambda: fit(X, [float("nan"), *NAMES[1:]]),
+        r"no value for 1 of 60 examples \(nan at 0\): drop",
+    ),
+    "strings and numbers": (lambda: fit(X, [1, *NAMES[1:]]), "z holds 1 and 'b': give numbers alone, or strings alone"),
+    "masked labels": (lambda: fit(X, np.ma.masked_equal(Z.numpy(), 1)), "z has 20 masked values: drop or fill in"),
+    "masked examples": (
+        lambda: fit(np.ma.masked_less(X.numpy(), -3), Z),
+        r"x has \d masked values: .*, then pass x.data",
+    ),
+    "dates": (
+        lambda: fit(X, Z.numpy().astype("M8[D]")),
+        r"z holds values of type datetime64\[D\], which are no numbers",
+    ),
+    "durations": (lambda: fit(X.numpy().astype("m8[s]"), Z), r"x holds values of type timedelta64\[s\], .* days$"),
+    "dates in a list": (lambda: fit(X, [date(2020, 1, 1 + i % 3) for i in range(60)]), r"z holds datetime.date\(2020"),
+    "a structured array": (
+        lambda: fit(np.zeros(60, [("a", float), ("b", float)]), Z),
+        "x is a structured array: pass its fields as columns",
+    ),
+    "a complex concept": (lambda: fit(X, Z + 1j), "z is complex: pass real and imaginary parts as separate"),
+    "a complex object": (lambda: fit(X, np.array([1j, 2] * 30, dtype=object)), "z is complex: pass real and"),
+    "a masked tensor": (lambda: fit(X, masked_tensor(X[:, 0], X[:, 0] > 0)), "z is a masked tensor: drop or fill in"),
+    "a quantized tensor": (lambda: fit(quantized(), Z), r"x is a quantized tensor: pass x.dequantize\(\)"),
+    "a nested tensor": (lambda: fit(nested(), Z), "x is a nested tensor: give each example as many values"),
+    "8-bit floats": (lambda: fit(X.to(torch.float8_e5m2), Z), "x has dtype torch.float8_e5m2: convert it to float32"),
+    "tensors of different shapes": (lambda: fit([X[0], X[1, :2]], [0, 1]), "x holds tensors of different shapes"),  # pyright: ignore[reportArgumentType]
+    "no labels": (lambda: fit(X, None), "z is None: pass an array of one value per example"),
+    "an update without labels": (lambda: ClassMoments(4, 3).update(X, None), "z is None: pass one label per example"),
+    "ids as labels": (
+        lambda: fit(X, 30_000_000 - Z),
+        "z holds the label 30000000 for 60 examples, and labels count classes from 0: number the classes first",
+    ),
+    "ids among concepts": (lambda: fit(X, {"a": Z, "b": 2**62 - Z}), r"z\['b'\] holds the label 461168601842738790"),
+    "labels above 2^63": (lambda: fit(X, Z.numpy().astype(np.uint64) + 2**63), r"z holds integers of 2\^63 and more"),
+    "real labels for class moments": (
+        lambda: ClassMoments.fit(X, X[:, 0] / 0),
+        "z has dtype torch.float64: labels are",
+    ),
+    "two concepts of one name": (lambda: fit(X, {1: Z, "1": Z == 0}), "z has two concepts of the name '1': give each"),
+    "no concept": (lambda: fit(X, {}), "z holds no concept: give at least one column"),
+    "a short concept": (lambda: fit(X, {"a": Z, "b": X[:3, 0]}), r"z\['b'\] has shape \(3,\): expected one value per"),
+    "num_classes of concepts": (lambda: fit(X, {"a": Z}, num_classes=3), "num_classes=3 is for one concept of classes"),
+    "num_classes and keep": (
+        lambda: SplinceEraser.fit(X, Z, keep=X[:, 0], num_classes=3),
+        "num_classes=3 counts the classes of one concept: leave it out where keep is passed",
+    ),
+    "a constant z beside what is kept": (
+        lambda: SplinceEraser.fit(X, 0 * Z, keep=X[:, 0]),
+        "z is the same for all examples: there is nothing to erase",
+    ),
+    "strings to keep": (
+        lambda: SplinceEraser.fit(X, Z, keep=NAMES),
+        r"keep holds 'a', expected numbers: .*unique\(keep",
+    ),
+    "values that overflow": (
+        lambda: fit(X * 1e200, Z),
+        r"x has values as large as \de\+200, whose squares overflow: divide",
+    ),
+    "values that underflow": (
+        lambda: fit(X * 1e-200, Z),
+        r"x has no value above \de-200, and squares underflow: multiply",
+    ),
+    "a concept that overflows": (
+        lambda: fit(X, X[:, 0] * 1e200),
+        r"z has values as large as \de\+200, whose squares overflow",
+    ),
+    "one concept that underflows": (
+        lambda: fit(X, {"a": Z, "b": X[:, 0] * 1e-200}),
+        r"z\['b'\] has no value above \de-200, and squares underflow",
+    ),
+    "half a dimension": (lambda: fit(X, Z, dim=4.0), "dim=4.0: give a whole number"),  # pyright: ignore[reportArgumentType]
+    "a boolean dimension": (lambda: ConceptMoments(True, 1), "dim=True: give a whole number"),
+    "half a class": (lambda: fit(X, Z, num_classes=3.0), "num_classes=3.0: give a whole number"),  # pyright: ignore[reportArgumentType]
+    "half a column": (lambda: ConceptMoments(4, {"a": 2.0}), r"concepts\['a'\]=2.0: give a whole number"),  # pyright: ignore[reportArgumentType]
+    "half a direction": (
+        lambda: AlfQleaceEraser.fit(X, Z, num_directions=1.5),
+        "num_directions=1.5: give a whole number",
+    ),
+    "a boolean tolerance": (lambda: fit(X, Z, rank_tolerance=True), "rank_tolerance=True: a fraction of the largest"),
     "labels from 1 for QLEACE": (lambda: quadratic(X, Z + 1), "labels start at 0; subtract the smallest label"),
     "labels of -1 and 1": (lambda: fit(X, 2 * (Z % 2) - 1), "label -1 is out of range: labels run from 0 to 1"),
-    "a label left out": (lambda: fit(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop the class"),
+    "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop"),
+    "one class of three": (lambda: fit(X, 0 * Z, num_classes=3), "all examples are of one class: there is nothing to"),
     "a single class": (lambda: fit(X, 0 * Z), "num_classes=1: erasing class information needs at least 2 classes"),
     "a class with one example": (lambda: quadratic(X[:4], Z[:4]), "needs at least 2 examples, but class 1 has 1"),
     "too few classes": (lambda: fit(X, Z, num_classes=2), "label 2 is out of range: labels run from 0 to 1"),
@@ -60,7 +150,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a number": (lambda: fit(1.0, Z), r"x has shape \(\): examples are rows"),  # pyright: ignore[reportArgumentType]
     "rows of different lengths": (lambda: fit([[1.0, 2.0], [1.0]], [0, 1]), "x holds rows of different lengths"),  # pyright: ignore[reportArgumentType]
     "strings": (lambda: fit(np.array([["a"] * 4] * 60), Z), "x holds 'a', expected numbers: give one number for each"),
-    "NaN": (lambda: fit(torch.where(X > 1, torch.nan, X), Z), r"class \d holds values that are not finite"),
+    "NaN": (
+        lambda: fit(torch.where(X > 1, torch.nan, X), Z),
+        r"x holds values that are not finite .*, first in example \d+: clean",
+    ),
     "complex numbers": (lambda: fit(X.to(torch.complex128), Z), "x is complex: pass real and imaginary parts"),
     "a sparse tensor": (lambda: fit(X.to_sparse(), Z), r"x is a sparse matrix, and erasure would fill it: .*to_dense"),
     "dim that does not fit": (lambda: fit(X, Z, dim=3), r"x has shape \(60, 4\): expected \[n, ...\] with 3 values"),
@@ -72,7 +165,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: AlfQleaceEraser.fit(X, Z, directions=2),
         "directions is not an option of AlfQleaceEraser: it has num_directions, target",
     ),
-    "a negative tolerance": (lambda: fit(X, Z, rank_tolerance=-1), r"rank_tolerance=-1: a fraction .* in \[0, 1\]"),
+    "a negative tolerance": (lambda: fit(X, Z, rank_tolerance=-1), r"rank_tolerance=-1: a fraction .* in \[0, 1\)"),
     "too many directions": (lambda: RandomEraser.fit(X, Z, num_directions=5), "must lie between 0 and 4"),
     "kept and erased": (lambda: SplinceEraser.fit(X, Z, keep=Z == 0), "share a direction of x, which cannot be"),
     "no coordinates": (lambda: ClassMoments(0, 3), "dim=0: an example needs at least one coordinate"),
@@ -99,6 +192,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")  # kinds of tensors that torch may still change
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_input_gets_one_clear_sentence(name: str) -> None:
     call, sentence = WRONG[name]

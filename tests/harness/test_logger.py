@@ -13,11 +13,13 @@ import pytest
 import torch
 import wandb
 
+from conf.compose import composed
 from conf.schema import LoggerSettings
 from harness.logger import Logger
 from tests.made_up_runs import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
+from train.settings import TrainConfig
 
 Mode = Literal["online", "offline", "disabled"]
 
@@ -63,6 +65,26 @@ def test_disabled_writes_nothing(tmp_path: Path) -> None:
         disabled.log({"mdl/n": 1})
         disabled.summarise({"a": 1.0})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "mode", "project"),
+    [
+        ({}, [], "offline", "erasure-mdl"),
+        ({"WANDB_MODE": "disabled"}, [], "disabled", "erasure-mdl"),
+        ({"WANDB_MODE": "online", "WANDB_PROJECT": "thesis"}, [], "online", "thesis"),
+        ({"WANDB_MODE": "disabled", "WANDB_PROJECT": "thesis"}, ["logger.mode=offline"], "offline", "thesis"),
+    ],
+)
+def test_wandbs_environment_counts_where_the_command_line_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: list[str], mode: str, project: str
+) -> None:
+    for name in ("WANDB_MODE", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    logger = composed("train", words, TrainConfig).logger
+    assert (logger.mode, logger.project) == (mode, project)
 
 
 def test_a_dead_server_is_one_line_and_the_run_goes_on_offline(

@@ -14,7 +14,6 @@ from harness.job import run_id
 from harness.untrusted_runs import (
     RUN_ID,
     believed_result,
-    printable,
     read_config,
     require_config,
     require_plain,
@@ -99,7 +98,3 @@ def test_a_linked_run_has_no_configuration(tmp_path: Path) -> None:
     (run.directory / "config.yaml").write_text(yaml.safe_dump({"dataset": 3}))
     with pytest.raises(ValueError, match=r"config\.dataset is 3, not a section"):
         read_config(run.directory)
-
-
-def test_words_of_others_do_not_steer_the_terminal() -> None:
-    assert printable("a\x1b[2J\nb\udcff ±") == "a [2J b  ±"

@@ -1,6 +1,7 @@
 """Sweeps by every launcher, and in this process."""
 
 import errno
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,22 @@ def test_what_a_killed_process_left_of_a_finished_run_is_deleted(command) -> Non
     assert command(MDL, "-m", "eraser=control", *TINY).code == 0
     assert not left.exists()
     assert notes.exists()
+
+
+@pytest.mark.parametrize("where", [["hydra.run.dir=elsewhere"], ["-m"]], ids=["run", "sweep"])
+def test_paths_are_those_of_the_folder_of_the_launch_wherever_hydra_goes(command, where: list[str]) -> None:
+    def hang(*_: object) -> None:
+        raise TimeoutError("waits for a run that has finished elsewhere")
+
+    signal.signal(signal.SIGALRM, hang)
+    signal.alarm(120)
+    try:
+        outcome = command(MDL, *where, "hydra.job.chdir=true", "eraser=control", *TINY)
+    finally:
+        signal.alarm(0)
+    assert outcome.code == 0, outcome.err
+    assert len([*Path("runs").glob("mdl-*/result.json")]) == 1
+    assert [*Path().rglob("result.json")] == [*Path("runs").glob("mdl-*/result.json")]
 
 
 @pytest.mark.parametrize("how", [["-m"], LOCAL, SLURM], ids=["in_process", "local", "slurm"])

@@ -175,7 +175,7 @@ def only_result(runs: str) -> tuple[Path, dict]:
 
 
 def test_kernel_and_network_end_in_one_table(command) -> None:
-    quick = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", FEWER]
+    quick = ["train=quick", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", FEWER]
     outcome = command(MDL, "-m", "model=linear,kernel", "eraser=control,leace", *quick)
     assert outcome.code == 0, outcome.err
     assert outcome.out.count("mdl: digits") == 1

@@ -141,7 +141,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
     [
         (
             ["sample_info.summaries.orders=[botom]"],
-            "summaries.orders[0]=botom: input should be 'bottom', 'bottom_iterative', 'top' or 'random'",
+            "summaries.orders[0]=botom: must be 'bottom', 'bottom_iterative', 'top' or 'random'",
         ),
         (["sample_info.summaries.orders=[top,top]"], "an order is named twice"),
         (["sample_info.summaries.removed=[0.5,1.0]"], "sample_info.summaries.removed[1]=1.0: must be less than 1"),

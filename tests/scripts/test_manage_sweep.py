@@ -8,14 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from conf.command import run_path
-from conf.compose import unchecked
+from conf.compose import composed, unchecked
+from conf.groups import choices
+from conf.target_class import config_of
 from erasure.store.checked_files import sealed
 from harness.run_directory import Run
+from harness.run_state import State
 from mdl.__main__ import COMMAND as MDL
+from mdl.settings import MdlConfig
 from scripts.manage_sweep.__main__ import main as sweep
-from scripts.manage_sweep.status import jobs_by_id
+from scripts.manage_sweep.relaunch import launch_command
+from scripts.manage_sweep.status import SweepRun, jobs_by_id
 from tests.made_up_runs import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
@@ -128,23 +134,23 @@ def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, c
     assert {run.id for run in runs if run.directory.exists()} == before - {third.id}
 
 
-def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, launched) -> None:
-    sweep(["status", str(half_done), "--retry-failed", "--", *OVERRIDES])
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python -m mdl")]
+def printed(out: str) -> list[list[str]]:
+    """Return the overrides of the commands that were printed."""
+    return [shlex.split(line)[3:] for line in out.splitlines() if line.startswith("python -m ")]
+
+
+def test_retry_prints_exactly_what_is_left_and_launches_nothing(half_done: Path, capsys) -> None:
+    before = sorted(half_done.rglob("*"))
+    assert sweep(["status", str(half_done), "--retry-failed", "--", *OVERRIDES]) == 1
     _, _, third, fourth, _, sixth = runs_in(half_done)
-    left = []
-    for line in lines:
-        words = shlex.split(line)[3:]
-        left += jobs_by_id(MDL, words)
+    left = [job for words in printed(capsys.readouterr().out) for job in jobs_by_id(MDL, words)]
     assert left == [third.id, fourth.id, sixth.id]
-    assert launched == []
-    assert sweep(["status", str(half_done), "--retry-failed", "--launch", "--", *OVERRIDES]) == 0
-    assert [words[1:] for words in launched] == [shlex.split(line)[1:] for line in lines]
+    assert sorted(half_done.rglob("*")) == before
     sweep(["status", str(half_done), "--retry-failed", "--", "hydra/launcher=slurm", *OVERRIDES])
     assert f"python -m mdl -m hydra/launcher=slurm {shlex.join(OVERRIDES)}" in capsys.readouterr().out
 
 
-def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys, launched) -> None:
+def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys) -> None:
     tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
     assert command(MDL, *tiny, f"runs_dir={half_done}").code == 1
     capsys.readouterr()
@@ -152,11 +158,8 @@ def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path,
     shown = capsys.readouterr()
     assert "3 jobs are left, 2 of which cannot be launched from here:\n" in shown.out
     assert shown.out.count("python -m mdl") == 1
+    assert "run these if you trust who wrote them" in shown.out
     assert shown.err.count(": not launched: its config.yaml cannot be used (") == 2
-    assert (
-        sweep(["status", str(half_done), "--retry-failed", "--launch"]) == 1
-    )  # though what was launched has ended well
-    assert len(launched) == 1
 
 
 def test_a_folder_that_is_named_after_no_command_is_not_launched(tmp_path: Path, capsys) -> None:
@@ -166,15 +169,63 @@ def test_a_folder_that_is_named_after_no_command_is_not_launched(tmp_path: Path,
     assert last == f"{tmp_path}/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
 
 
-def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) -> None:
-    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3,1]", "logger.mode=disabled"]
-    assert command(MDL, *tiny, "eraser=control", "train.betas=[0.8,0.99]").code == 1
+@pytest.mark.parametrize("more", [["dataset.name=my digits"], ["model=timm", "model.architecture=test_resnet"]])
+def test_a_failed_run_is_repeated_by_the_command_that_is_printed(more: list[str], command, capsys) -> None:
+    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
+    tiny += ["eraser=control", "train.betas=[0.8,0.99]", "cache_dir=elsewhere"]
+    tried = command(MDL, *tiny, *more)
+    assert "NonFiniteLossError" in tried.err
+    (directory,) = Path("runs").iterdir()
     sweep(["status", "runs", "--retry-failed"])
-    out = capsys.readouterr().out
-    assert "NonFiniteLossError" in out
-    (line,) = [line for line in out.splitlines() if line.startswith("python -m mdl")]
-    (job,) = jobs_by_id(MDL, shlex.split(line)[3:])
-    assert Path("runs", job).exists()
+    (words,) = printed(capsys.readouterr().out)
+    assert not [word for word in words if word.startswith(("cache_dir", "runs_dir", "logger"))]
+    again = command(MDL, *words, "logger.mode=disabled")
+    assert again.err.splitlines()[-1] == tried.err.splitlines()[-1]
+    assert [*Path("runs").iterdir()] == [directory]
+
+
+RELAUNCHED = [
+    *(["mdl", f"dataset={name}", "dataset.name=mine"] for name in choices("dataset")),
+    *(["mdl", f"eraser={name}"] for name in choices("eraser")),
+    *(["train", f"model={name}"] for name in choices("model")),
+    *(["mdl", f"train={name}", "model=mlp", f"mdl={preset}"] for name in choices("train") for preset in choices("mdl")),
+    ["sample_info", "model=wide_mlp", "sample_info.classes=[1,2]"],
+    ["train", "counterparts=[order1,swap]", "model=timm", "model.architecture=resnet50"],
+    ["mdl", "dataset=mnist_svhn", "dataset.parts.mnist.root='a b,{c}'"],
+]
+
+
+@pytest.mark.parametrize("words", RELAUNCHED, ids=" ".join)
+def test_every_choice_can_be_launched_again_from_its_configuration(words: list[str], tmp_path: Path) -> None:
+    name, *overrides = words
+    required = {"image_folder": "root=a", "hf": "path=a", "arrays": "path=a.npz"}
+    for dataset, option in required.items():
+        overrides += [f"dataset.{option}"] if f"dataset={dataset}" in words else []
+    config = composed(name, [*overrides, "cache_dir=theirs", "logger.entity=theirs"], config_of(name))
+    run = Run(tmp_path, f"{name}-a-b-c-0123456789")
+    run.start(yaml.safe_dump(config.plain))
+    again = launch_command(SweepRun(run.directory, State("failed")), tmp_path)
+    made = composed(name, again[3:], config_of(name))
+    assert made == replace(config, runs_dir=str(tmp_path), cache_dir="cache", logger=made.logger)
+    assert made.logger.entity is None
+
+
+def test_characters_that_no_terminal_shows_are_not_printed(tmp_path: Path, capsys) -> None:
+    config = composed("mdl", ["dataset=image_folder", "dataset.root=a"], MdlConfig).plain
+    config["dataset"]["root"] = "\x1b[2J'\n$(touch x)"
+    run = Run(tmp_path, "mdl-a-b-c-0123456789")
+    run.start(yaml.safe_dump(config))
+    assert sweep(["status", str(tmp_path), "--retry-failed"]) == 1
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert "has characters that no terminal shows" in shown.err
+    assert "python -m" not in shown.out
+
+
+@pytest.mark.parametrize("word", ["hydra/launcher=nope", "hydra.launcher.nope=1", "hydra.nope=1"])
+def test_options_of_hydra_that_do_not_exist_are_refused(word: str, tmp_path: Path, capsys) -> None:
+    assert sweep(["status", str(tmp_path), "--", word, "eraser=control"]) == 2
+    assert "nope" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -196,6 +247,9 @@ def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], cou
 def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
     assert sweep(["status", str(tmp_path), "--", "eraser=laece"]) == 2
     assert "unknown eraser=laece: did you mean leace?" in capsys.readouterr().err
+    for word in ("hydra/launcher=nope", "hydra.launcher.workers=2"):  # as the sweep itself does
+        assert sweep(["status", str(tmp_path), "--", word]) == 2
+        assert "unknown hydra/launcher=" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         sweep(["status", str(tmp_path / "nowhere")])
     assert "no such folder; it is the sweep's runs_dir" in capsys.readouterr().err
@@ -203,9 +257,10 @@ def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
     assert "no runs" in capsys.readouterr().out
 
 
-def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched) -> None:
+def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, capsys) -> None:
     asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
-    sweep(["status", str(tmp_path), "--retry-failed", "--launch", "--", *asked])
-    assert len(launched) > 1
-    for words in launched:
+    sweep(["status", str(tmp_path), "--retry-failed", "--", *asked])
+    commands = printed(capsys.readouterr().out)
+    assert len(commands) > 1
+    for words in commands:
         assert words[-3:-1] == ["seeds=[0]", "hydra.sweeper.params=null"], shlex.join(words)

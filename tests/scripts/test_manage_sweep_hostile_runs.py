@@ -1,9 +1,10 @@
-"""`scripts.manage_sweep` shows and relaunches directories that anybody may have written, and runs nothing of theirs."""
+"""`scripts.manage_sweep` shows directories that anybody may have written, and runs nothing of theirs."""
 
 import copy
 import functools
 import os
 import random
+import shlex
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ COMMANDS = [
 ]
 TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
-    "scripts.manage_sweep.relaunch.launch", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
+    "scripts.manage_sweep.relaunch.launch_command", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
     "timm.create_model",
     "torch.hub.load", "conf.command.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip
@@ -136,44 +137,47 @@ def require_harmless(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("cases", [CASES[i : i + AT_ONCE] for i in CASES[::AT_ONCE]])
-def test_nothing_of_hostile_directories_is_run(
-    cases: Sequence[int], tmp_path: Path, launched: list[list[str]], capsys
-) -> None:
+def test_nothing_of_hostile_directories_is_run(cases: Sequence[int], tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
     directories = [write_hostile(tmp_path / "runs", random.Random(case), case) for case in cases]
-    assert sweep(["status", "runs", "--retry-failed", "--launch"]) in (0, 1)
-    for words in launched:
-        require_harmless(words)
+    before = sorted(tmp_path.rglob("*"))
+    assert sweep(["status", "runs", "--retry-failed"]) in (0, 1)
+    assert sorted(tmp_path.rglob("*")) == before
     shown = capsys.readouterr()
+    commands = [shlex.split(line) for line in shown.out.splitlines() if line.startswith("python ")]
+    for words in commands:
+        require_harmless(words)
     assert "\x1b[2J" not in shown.out + shown.err
-    assert not (tmp_path / "canary").exists()
     assert not set(UNTOUCHED) & set(sys.modules)
     listed = [path for path in directories if not path.name.startswith(".")]
-    assert len(launched) + shown.err.count("not launched: ") == len(listed)
+    assert len(commands) + shown.err.count("not launched: ") == len(listed)
 
 
 @pytest.mark.parametrize("section", ["dataset", "eraser"])
-@pytest.mark.parametrize("words", [[], ["--launch"]], ids=["printed", "launched"])
-def test_no_module_that_a_run_directory_names_is_imported(
-    section: str, words: list[str], tmp_path: Path, launched: list[list[str]], capsys, monkeypatch
-) -> None:
+def test_no_module_that_a_run_directory_names_is_imported(section: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "planted.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
     monkeypatch.syspath_prepend(tmp_path)
     directory = tmp_path / "mdl-digits-control-linear-0123456789"
     directory.mkdir()
     changed = good() | {section: {"name": "x", "_target_": "planted.Planted"}}
     (directory / "config.yaml").write_text(yaml.safe_dump(_plain(changed)))
-    assert sweep(["status", ".", "--retry-failed", *words]) == 1
+    assert sweep(["status", ".", "--retry-failed"]) == 1
     assert not (tmp_path / "canary").exists()
     assert "planted" not in sys.modules
-    assert launched == []
-    assert "_target_=planted.Planted: no YAML file names this class" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "python -m" not in shown.out
+    assert "_target_=planted.Planted: no YAML file names this class" in shown.err
 
 
-def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, launched: list[list[str]]) -> None:
+def test_the_negative_control_an_honest_failed_run_has_its_command(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     directory = tmp_path / "runs" / "mdl-digits-control-linear-0123456789"
     directory.mkdir(parents=True)
     (directory / "config.yaml").write_text(yaml.safe_dump(_plain(good())))
-    assert sweep(["status", "runs", "--retry-failed", "--launch"]) == 0
-    ((_, *words),) = launched
-    require_harmless(["python", *words])
-    assert composed("mdl", words[2:], MdlConfig).plain == good()
+    assert sweep(["status", "runs", "--retry-failed"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python ")]
+    words = shlex.split(line)
+    require_harmless(words)
+    made = composed("mdl", words[3:], MdlConfig).plain
+    assert made | {"logger": good()["logger"]} == good()

@@ -48,3 +48,10 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert capsys.readouterr().err.startswith("unknown dataset=digit: did you mean digits?")
     assert order_spectra.main([f"cache_dir={tmp_path}", "--orders", "0", "--erasers", "control"]) == 2
     assert "orders=0" in capsys.readouterr().err
+    assert order_spectra.main(["eraser=leace"]) == 2
+    assert capsys.readouterr().err == "eraser=leace: has no effect here: choose with --erasers leace\n"
+    assert order_spectra.main(["dataset=digits,mnist"]) == 2
+    assert capsys.readouterr().err == "dataset=digits,mnist: takes one value\n"
+    with pytest.raises(SystemExit):
+        order_spectra.main(["--most", "0"])
+    assert "--most: 0: must be a whole number, at least 1" in capsys.readouterr().err

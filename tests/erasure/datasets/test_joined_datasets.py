@@ -236,7 +236,7 @@ def test_sections_of_a_configuration_are_built() -> None:
         ({"name": "a", "_target_": "erasure.Eraser"}, "must be a subclass of erasure.dataset.Source"),
         (DIGITS | {"test_fraction": "much"}, r"dataset\.parts\.a\.test_fraction=much: "),
         (DIGITS | {"rot": 1}, r"unknown key dataset\.parts\.a\.rot"),
-        (5, r"dataset\.parts\[a\]=5: input should be a valid dictionary"),
+        (5, r"dataset\.parts\[a\]=5: must be a valid dictionary"),
     ],
 )
 def test_sections_of_a_configuration_are_checked(part: Any, said: str) -> None:

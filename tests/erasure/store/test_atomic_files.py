@@ -80,3 +80,41 @@ def test_the_folder_is_flushed_after_the_file_took_its_place(tmp_path: Path, mon
     monkeypatch.setattr("erasure.store.atomic_files.os.fsync", fsync)
     write_json(path, {"a": 1})
     assert flushed == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS])
+@pytest.mark.parametrize("lacking", ["chmod", "fsync", "fsync of folders"])
+def test_a_file_system_without_an_operation_keeps_whole_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, number: int
+) -> None:
+    """CIFS, FAT and FUSE refuse chmod or fsync, of folders or of all."""
+    refuse(monkeypatch, lacking, number)
+    write_json(tmp_path / "x.json", {"a": 1})
+    save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(3)})
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+    assert load_tensors(tmp_path / "x.safetensors")[0]["a"].tolist() == [1.0, 1.0, 1.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.json", "x.safetensors"]
+
+
+@pytest.mark.parametrize("lacking", ["chmod", "fsync", "fsync of folders"])
+def test_a_disk_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    """The negative control: what could not be flushed by a broken disk must not be reported as saved."""
+    refuse(monkeypatch, lacking, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_json(tmp_path / "x.json", {"a": 1})
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, lacking: str, number: int) -> None:
+    """Have the system refuse an operation."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    def fsync(handle: int) -> None:
+        if lacking == "fsync" or stat.S_ISDIR(os.fstat(handle).st_mode):
+            refused()
+
+    if lacking == "chmod":
+        monkeypatch.setattr(os, "chmod", refused)
+    else:
+        monkeypatch.setattr(os, "fsync", fsync)

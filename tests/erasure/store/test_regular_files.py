@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.checked_files import read_json
+from erasure.store.checked_files import load_tensors, read_json
 from erasure.store.lease_holder import heartbeat
-from erasure.store.regular_files import DamagedFileError, regular
+from erasure.store.regular_files import (
+    DamagedFileError,
+    IrregularFileError,
+    open_regular,
+    read_regular,
+    regular,
+    require_plain_folder,
+)
 
 
 def bound(path: Path) -> None:
@@ -45,10 +52,42 @@ def test_what_is_read_is_the_file_itself(tmp_path: Path) -> None:
         regular(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (os.mkfifo, "a named pipe"),
+        (bound, "a socket"),
+        (lambda path: path.symlink_to(path.with_name("user")), "a link"),
+    ],
+)
+def test_only_regular_files_are_written_to(tmp_path: Path, how: Callable[[Path], object], said: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    require_plain_folder(folder)
+    require_plain_folder(tmp_path / "none")
+    with open_regular(folder / "log.txt", "a") as file:
+        file.write("a\n")
+    with open_regular(folder / "log.txt", "a") as file:
+        file.write("b\n")
+    assert read_regular(folder / "log.txt") == "a\nb\n"
+    require_plain_folder(folder)
+    how(folder / "other")
+    with pytest.raises(IrregularFileError, match=f"other is {said}"):
+        open_regular(folder / "other", "a")
+    with pytest.raises(IrregularFileError, match=f"other is {said}, and is not written through"):
+        require_plain_folder(folder)
+    (tmp_path / "again").symlink_to(tmp_path / "user")
+    (tmp_path / "user").mkdir()
+    with pytest.raises(IrregularFileError, match="again is a link"):
+        require_plain_folder(tmp_path / "again")
+
+
 def test_readers_do_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DamagedFileError, match="a named pipe"):
         read_json(tmp_path / "pipe")
+    with pytest.raises(DamagedFileError, match="a named pipe"):
+        load_tensors(tmp_path / "pipe")
     beat = heartbeat(tmp_path / "pipe")
     assert beat is not None
     assert beat.process == {}

@@ -1,6 +1,9 @@
 """Tables as CSV and Markdown."""
 
 import math
+import re
+
+from markdown_it import MarkdownIt
 
 from harness.results.table import Table, csv_of, spread, tex
 
@@ -15,6 +18,33 @@ def test_markdown_shows_html_as_it_is_written() -> None:
     table = Table("", "", ["a|b", "c"], [["<script>alert(1)</script>", "d\ne & < 0.1"]])
     assert table.markdown().splitlines()[0] == "| a∣b | c |"
     assert table.markdown().splitlines()[2] == "| &lt;script&gt;alert(1)&lt;/script&gt; | d e &amp; &lt; 0.1 |"
+
+
+def test_csv_holds_no_formula_and_no_control_characters() -> None:
+    records = [
+        {"eraser": '=HYPERLINK("http://x")', "+a": -1.5},
+        {"eraser": "@SUM(A1)", "+a": 2},
+        {"eraser": "a\x1b[2J"},
+    ]
+    assert csv_of(records) == 'eraser,\'+a\n"\'=HYPERLINK(""http://x"")",-1.5\n\'@SUM(A1),2\na [2J,\n'
+
+
+def test_markdown_makes_no_link_of_a_name() -> None:
+    row = ["[a](http://x.org)", "![](https://x.org/a.png)", "www.x.org", "\\[a](b)", "<http://x.org>", "seeds=[0]"]
+    shown = Table("", "", ["a"] * 6, [row]).markdown().splitlines()[2]
+    parsed = MarkdownIt("gfm-like", {"linkify": False}).parseInline(shown.strip("| "))[0].children or []
+    assert {token.type for token in parsed} == {"text"}
+    text = "".join(token.content for token in parsed)
+    assert text.replace("\u200b", "") == " | ".join(row)
+    assert not re.search(r"https?://|www\.", text)  # what GitHub and W&B look for
+
+
+def test_the_terminal_shows_names_as_they_are(capsys) -> None:
+    Table("", ["of [/red]"], ["[bold]h"], [["[/red]\x1b[2J"]], title="[x]").show()
+    shown = capsys.readouterr().out
+    for words in ("[x]", "[bold]h", "[/red] [2J", "of [/red]"):
+        assert words in shown
+    assert "\x1b" not in shown
 
 
 def test_a_percentage_is_rounded_as_it_reads() -> None:

@@ -1,0 +1,77 @@
+"""Options that the chosen parts of a run do not read: refused, as a run's id would hold them without effect."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from conf import Options
+from conf.check import ConfigError, written
+from conf.groups import CONF, preset
+from conf.schema import Config
+from conf.target_class import TARGETS, Target
+
+
+def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, Any] | None = None) -> None:
+    """Refuse options that nothing reads, unless one of this project's choices of their group has all of them so.
+
+    Such a choice passes as a whole: `train=quick model=kernel` computes what `model=kernel` does.
+
+    Args:
+        config: of the run.
+        unread: what ignores an option and what reads it, by option or group of options ("train.lr", "mdl.replay").
+            Options that datasets, erasers and models say they do not read are added.
+        auto: what "auto" stands for, by option.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    unread = {**_unread_by_parts(config), **unread}
+    plain = config.plain
+    for group in dict.fromkeys(key.partition(".")[0] for key in unread):
+        options = _flat(plain[group], group)
+        ignored = {option: why for option in options if (why := _reason(option, unread))}
+        differing = [
+            [option for option in ignored if options[option] != _value(choice.get(option), option, auto or {})]
+            for choice in (_flat(one, group) for one in _own_choices(group, plain[group]))
+        ]
+        if nearest := min(differing, key=len, default=[]):
+            option = nearest[0]
+            raise ConfigError(f"{option}={written(options[option])}: {ignored[option]}: leave it out")
+
+
+def no_effect(ignorer: str, *readers: str) -> str:
+    """Return the clause of a message on an option that one part ignores and others read."""
+    *most, last = readers
+    return f"has no effect with {ignorer}, only with {', '.join(most)}{' or ' if most else ''}{last}"
+
+
+def _unread_by_parts(config: Config) -> dict[str, str]:
+    """Return the options that dataset, eraser and model do not read, given their others."""
+    unread = {}
+    for group in TARGETS:
+        target = Target(getattr(config, group))
+        readers: Mapping[str, str] = target.resolve().unread_options(target.options)  # pyright: ignore[reportAttributeAccessIssue]
+        name = f"{group}={target.section['name']}"
+        unread |= {f"{group}.{option}": no_effect(name, reader) for option, reader in readers.items()}
+    return unread
+
+
+def _own_choices(group: str, section: Options) -> list[Options]:
+    """Return this project's choices of a group, those of a part's class only."""
+    own = [preset(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
+    return [choice for choice in own if choice.get("_target_") == section.get("_target_")]
+
+
+def _flat(options: Options, prefix: str) -> Options:
+    """Return the options of nested groups by their full keys: {"train.published.backtrack": True}."""
+    flat: Options = {}
+    for key, value in options.items():
+        flat |= _flat(value, f"{prefix}.{key}") if isinstance(value, dict) else {f"{prefix}.{key}": value}
+    return flat
+
+
+def _reason(option: str, unread: Mapping[str, str]) -> str | None:
+    return next((why for key, why in unread.items() if f"{option}.".startswith(f"{key}.")), None)
+
+
+def _value(value: Any, option: str, auto: Mapping[str, Any]) -> Any:
+    return auto.get(option, value) if value == "auto" else value

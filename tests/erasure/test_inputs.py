@@ -1,0 +1,241 @@
+"""What arrays, frames and tensors of every kind mean as examples and concepts (erasure.inputs)."""
+
+import datetime
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from erasure import ClassMoments, ConceptMoments, Eraser, LeaceEraser, OracleLeaceEraser, QleaceEraser, SplinceEraser
+from erasure.erasers.alf_qleace import AlfQleaceEraser
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+csr_matrix = pytest.importorskip("scipy.sparse").csr_matrix
+pyarrow = pytest.importorskip("pyarrow")
+
+GENERATOR = np.random.default_rng(0)
+Z = np.arange(120) % 3
+X = GENERATOR.normal(size=(120, 5)) + np.eye(5)[Z] * 2
+R = X[:, 0] + GENERATOR.normal(size=120)
+FRAME = {"g": Z, "h": R}
+ROWS = GENERATOR.permutation(120)
+
+
+def spread_of_means(x: Any, z: np.ndarray) -> float:
+    means = np.stack([np.asarray(x)[z == j].mean(0) for j in np.unique(z)])
+    return float(np.ptp(means, axis=0).max())
+
+
+CLASSES: dict[str, Any] = {
+    "uint16": Z.astype(np.uint16),
+    "uint32": Z.astype(np.uint32),
+    "uint64": Z.astype(np.uint64),
+    "int8": Z.astype(np.int8),
+    "a tensor of uint16": torch.tensor(Z).to(torch.uint16),
+    "a list of tensors": list(torch.tensor(Z)),
+    "an unmasked masked array": np.ma.masked_array(Z),
+    "[n, 1]": Z[:, None],
+    "a frame of one column": pandas.DataFrame({"g": Z}),
+    "a polars frame of one column": polars.DataFrame({"g": Z}),
+    "a polars series": polars.Series(Z),
+    "a pyarrow array": pyarrow.array(Z),
+    "nullable integers": pandas.Series(Z, dtype="Int64"),
+    "pandas with pyarrow": pandas.Series(Z, dtype="int64[pyarrow]"),
+    "categories of integers": pandas.Series(Z).astype("category"),
+    "one-hot": np.eye(3, dtype=int)[Z],
+    "one-hot as wide as x": np.eye(5)[Z],
+    "one-hot with an unused column": np.eye(4, dtype=int)[Z],
+    "dummies of pandas": pandas.get_dummies(pandas.Series(Z).astype(pandas.CategoricalDtype([0, 1, 2, 3, 4, 5]))),
+    "labels from 1": Z + 1,
+    "a label left out": np.where(Z == 1, 3, Z),
+    "another index": pandas.Series(Z, index=range(500, 620)),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_are_classes_in_every_form(name: str) -> None:
+    z = CLASSES[name]
+    np.testing.assert_allclose(LeaceEraser.fit(X, z)(X), LeaceEraser.fit(X, Z)(X), atol=1e-10)
+    np.testing.assert_allclose(OracleLeaceEraser.fit(X, z)(X, z), OracleLeaceEraser.fit(X, Z)(X, Z), atol=1e-10)
+    assert spread_of_means(LeaceEraser.fit(X, z)(X), Z) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "z",
+    [
+        R.astype(np.longdouble), R[:, None], R.astype(object), pandas.Series(R, dtype="Float64"),
+        pandas.DataFrame({"age": R}), polars.Series(R), polars.DataFrame({"age": R}), R.astype(">f8"),
+        torch.tensor(R, requires_grad=True), torch.nn.Parameter(torch.tensor(R)),
+    ],
+    ids=lambda z: type(z).__name__,
+)  # fmt: skip
+def test_real_numbers_are_real_numbers_in_every_form(z: Any) -> None:
+    np.testing.assert_allclose(LeaceEraser.fit(X, z)(X), LeaceEraser.fit(X, R)(X), atol=1e-10)
+    np.testing.assert_allclose(OracleLeaceEraser.fit(X, z)(X, z), OracleLeaceEraser.fit(X, R)(X, R), atol=1e-10)
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table, dict])
+def test_columns_of_a_frame_are_concepts_by_their_own_types(frame: Any) -> None:
+    eraser = LeaceEraser.fit(X, frame(FRAME))
+    assert eraser.removed == 3  # two of three classes, one of a real number
+    erased = eraser(X)
+    assert spread_of_means(erased, Z) < 1e-12
+    assert abs(np.corrcoef(erased[:, 0], R)[0, 1]) < 1e-12
+    moments = ConceptMoments(5, {"g": 3, "h": 1}).update(X, frame(FRAME))
+    torch.testing.assert_close(moments.cross, ConceptMoments.fit(X, FRAME).cross)
+
+
+EXAMPLES: dict[str, Any] = {
+    "uint16": (X * 100 + 1000).astype(np.uint16),
+    "uint32": (X * 100 + 1000).astype(np.uint32),
+    "uint64": (X * 100 + 1000).astype(np.uint64),
+    "bool": X > 0,
+    "objects": X.astype(object),
+    "nullable": pandas.DataFrame(X).astype("Float64"),
+    "sparse columns": pandas.DataFrame(X).astype(pandas.SparseDtype("float")),
+    "a polars frame": polars.DataFrame(X),
+    "a pyarrow table": pyarrow.table({str(j): X[:, j] for j in range(5)}),
+    "longdouble": X.astype(np.longdouble),
+    "a list of tensors": list(torch.tensor(X)),
+    "a list of bfloat16": list(torch.tensor(X).bfloat16()),
+    "columns of two levels": pandas.DataFrame(X, columns=pandas.MultiIndex.from_product([["a"], range(5)])),
+}
+
+
+def as_numbers(x: Any) -> Any:
+    rows = [row.double() for row in x] if isinstance(x, list) else x  # NumPy has no bfloat16
+    return np.asarray(rows, dtype=np.float64)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_their_numbers(name: str) -> None:
+    x = EXAMPLES[name]
+    numbers = as_numbers(x)
+    moments, expected = ClassMoments.fit(x, Z), ClassMoments.fit(numbers, Z)
+    torch.testing.assert_close(moments.means, expected.means, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(moments.total, expected.total, rtol=1e-12, atol=1e-12)
+    concept = ConceptMoments.fit(x, R)
+    torch.testing.assert_close(concept.cross, ConceptMoments.fit(numbers, R).cross, rtol=1e-12, atol=1e-12)
+
+
+def test_erased_arrays_have_the_type_of_the_examples() -> None:
+    eraser = LeaceEraser.fit(X, Z)
+    for dtype in (np.float16, np.float32, np.float64, np.longdouble):
+        assert eraser(X.astype(dtype)).dtype == dtype
+
+
+FRAMES_OF_DATES: dict[str, Any] = {
+    "dates of polars": polars.DataFrame({"a": [datetime.date(2020, 1, 1)] * 120, "b": R}),
+    "durations of polars": polars.DataFrame({"a": [datetime.timedelta(1)] * 120, "b": R}),
+    "dates of pyarrow": pyarrow.table({"a": [datetime.date(2020, 1, 1)] * 120, "b": R}),
+    "dates of pandas": pandas.DataFrame({"a": pandas.to_datetime(["2020-01-01"] * 120), "b": R}),
+    "periods": pandas.DataFrame({"a": pandas.period_range("2020", periods=120), "b": R}),
+    "structures": polars.DataFrame({"a": [{"b": 1}] * 120}),
+    "categories": pandas.DataFrame({"a": pandas.Series(Z).astype("category"), "b": R}),
+    "categories of polars": polars.DataFrame({"a": polars.Series(Z.astype(str), dtype=polars.Categorical), "b": R}),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES_OF_DATES)
+def test_columns_that_are_no_numbers_are_refused(name: str) -> None:
+    for refused in (lambda x: LeaceEraser.fit(x, Z), LeaceEraser.fit(X[:, :2], Z), lambda x: ConceptMoments.fit(x, R)):
+        with pytest.raises(ValueError, match=r"^x holds values of type .*, which are no numbers: pass"):
+            refused(FRAMES_OF_DATES[name])
+    if not name.startswith("categories"):
+        with pytest.raises(ValueError, match=r"holds values of type .*, which are no numbers: pass .* or strings for"):
+            LeaceEraser.fit(X, FRAMES_OF_DATES[name])
+
+
+@pytest.mark.parametrize(
+    ("z", "message"),
+    [
+        (pandas.Series([None, *Z[1:]], dtype="object"), r"z has no value for 1 of 120 examples \((None|nan) at 0\)"),
+        (pandas.Series(Z > 0, dtype="boolean").mask(Z == 2), "z has no value for 40 of 120 examples"),
+        (polars.Series([None, *(Z[1:] > 0).tolist()]), "z has no value for 1 of 120 examples"),
+        (pandas.Series(Z, dtype="Int64").mask(Z == 2), "z (holds values that are not finite|has no value for 40)"),
+        (csr_matrix(np.eye(3)[Z]), r"z is a sparse matrix, and erasure would fill it: pass z.toarray\(\)"),
+        (polars.Series([None, *Z[1:].tolist()]), "z holds values that are not finite"),
+        (pandas.Series(Z / 2).astype("category"), r"z holds categories that are real numbers: pass z.cat.codes, or"),
+        (pandas.Series(Z, index=ROWS), r"same row labels in another order: pass z.loc\[x.index\], or z.to_numpy\(\)"),
+        (pandas.DataFrame(np.c_[Z, R], columns=["g", "g"]), "z has two concepts of the name 'g': give each a name of"),
+        (pandas.DataFrame(index=range(120)), "z holds no concept"),
+        (polars.DataFrame(FRAME).lazy(), r"z is a lazy frame: pass z.collect\(\)"),
+    ],
+)
+def test_concepts_that_are_more_than_their_numbers_are_refused(z: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LeaceEraser.fit(pandas.DataFrame(X), z)
+
+
+def test_rows_in_another_order_are_refused_wherever_labels_come_with_examples() -> None:
+    frame, z = pandas.DataFrame(X), pandas.Series(Z, index=ROWS)
+    for call in (
+        lambda: QleaceEraser.fit(X, Z)(frame, z),
+        lambda: ClassMoments(5, 3).update(frame, z),
+        lambda: ClassMoments.fit(frame, z),
+        lambda: ConceptMoments.fit(frame, {"g": z}),
+        lambda: SplinceEraser.fit(frame, Z, keep=z),
+    ):
+        with pytest.raises(ValueError, match="same row labels in another order"):
+            call()
+
+
+def test_a_class_without_examples_is_fine_where_its_covariance_is_not_needed() -> None:
+    for kind in (LeaceEraser, OracleLeaceEraser):
+        np.testing.assert_allclose(kind.fit(X, Z, num_classes=5)(X, Z), kind.fit(X, Z)(X, Z), atol=1e-12)
+    never_seen = OracleLeaceEraser.fit(X, Z, num_classes=5)(X, 0 * Z + 4)
+    np.testing.assert_allclose(never_seen, X, atol=1e-12)  # not moved
+    for kind in (QleaceEraser, AlfQleaceEraser):
+        with pytest.raises(ValueError, match="every class needs at least 2 examples, but class 3 has 0, class 4 has 0"):
+            kind.fit(X, np.eye(5)[Z])
+
+
+def test_kept_concepts_may_be_constant_and_are_kept_in_full_range() -> None:
+    np.testing.assert_allclose(SplinceEraser.fit(X, Z, keep=0 * R)(X), LeaceEraser.fit(X, Z)(X), atol=1e-10)
+    with pytest.raises(ValueError, match=r"z\['y'\] has values as large as .*, whose squares overflow"):
+        SplinceEraser.fit(X, Z, keep=R * 1e200)
+
+
+def test_a_warning_says_that_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    LeaceEraser.fit(X, Z)
+    assert not caplog.messages
+    many = np.arange(120) % 20
+    assert np.ptp(LeaceEraser.fit(X, many)(X), axis=0).max() < 1e-12
+    assert caplog.messages == [
+        "z has 20 classes, and LEACE removes all 5 dimensions in which x varies: every example becomes their mean"
+    ]
+
+
+def in_inference_mode(path: Path) -> tuple[list[ClassMoments], ConceptMoments, list[Eraser]]:
+    x, z = torch.tensor(X), torch.tensor(Z)
+    with torch.inference_mode():
+        moments = [ClassMoments.fit(x, z), ClassMoments.fit(x, z, pooled=True), ClassMoments(5, 3).update(x, z)]
+        moments[0].save(path / "moments")
+        moments += [ClassMoments.load(path / "moments"), ClassMoments.fit(x, z).rescale(1.0)]
+        concept = ConceptMoments.fit(x, torch.tensor(R))
+        eraser = LeaceEraser.fit(x, z)
+        eraser.save(path / "eraser")
+        erasers = [eraser, QleaceEraser.fit(x, z), OracleLeaceEraser.from_moments(moments[0]), eraser.to("cpu")]
+        erasers += [eraser.to(torch.float32), Eraser.load(path / "eraser")]
+    return moments, concept, erasers
+
+
+def test_what_is_fitted_in_inference_mode_can_be_used_after_it(tmp_path: Path) -> None:
+    moments, concept, erasers = in_inference_mode(tmp_path)
+    x, z = torch.tensor(X), torch.tensor(Z)
+    twice = LeaceEraser.fit(torch.cat([x, 2 * x]), torch.cat([z, z]))(x)
+    for one in moments:
+        torch.testing.assert_close(LeaceEraser.from_moments(one)(x), LeaceEraser.fit(x, z)(x), rtol=0, atol=1e-10)
+        torch.testing.assert_close(LeaceEraser.from_moments(one.update(2 * x, z))(x), twice, rtol=0, atol=1e-10)
+    again = ConceptMoments.fit(torch.cat([x, x]), torch.tensor(np.r_[R, -R]))
+    torch.testing.assert_close(concept.update(x, -R).cross, again.cross, rtol=0, atol=1e-10)
+    for eraser in erasers:
+        batch = x.clone().requires_grad_()
+        eraser(batch, z).sum().backward()
+        assert batch.grad is not None
+        assert bool(batch.grad.isfinite().all())
