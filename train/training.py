@@ -31,6 +31,7 @@ from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
+from train.stacking_rule import choose
 
 log = logging.getLogger(__name__)
 
