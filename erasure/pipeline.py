@@ -183,7 +183,7 @@ def _erase(request: _Request, raw: RawImages, device: torch.device) -> Entry:
     # Round the ends of the range like the images: otherwise a black pixel could lie outside by a rounding error.
     least, largest = ends.to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
-    tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
+    tensors = channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None
     erased_splits = numbers.erase(eraser, originals, dtype)
     for name, part in originals.items():  # the training split is first
@@ -285,8 +285,8 @@ class Numbers:
         }
 
 
-def _channel_statistics(images: Tensor) -> dict[str, Tensor]:
-    """Compute each channel's mean and standard deviation, 1 for a constant channel, which is then only centred."""
+def channel_statistics(images: Tensor) -> dict[str, Tensor]:
+    """Compute each channel's mean and standard deviation; 1 for a constant channel, which is then only centred."""
     channels = images.double().transpose(0, 1).flatten(1)
     std = channels.std(1)
     rounding = torch.finfo(images.dtype).eps * channels.abs().amax(1)

@@ -40,7 +40,7 @@ from harness.run_directory import RESULTS_VERSION, Run
 from harness.sample_info_fields import Information
 from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
-from models.classifier import Classifier, Model
+from models.classifier import Classifier, Model, is_repeatable
 
 log = logging.getLogger(__name__)
 
@@ -178,18 +178,12 @@ def network(job: Job, section: Options, input_shape: Sequence[int], num_outputs:
     except Exception as error:
         error.add_note(f"in {target.path}({', '.join(f'{key}={value}' for key, value in target.options.items())})")
         raise
-    draws = [_initial_weights(model) for _ in range(2)]
-    if any(not torch.equal(*pair) for pair in zip(*draws, strict=True)):
+    if not is_repeatable(model):
         raise ValueError(
             f"{target.path}.reset_parameters must draw from the generator it is given: with equal generators it has "
             "drawn different weights, so that no run could be repeated; pass generator=generator to torch's functions"
         )
     return model.to(job.device)
-
-
-def _initial_weights(model: Classifier) -> list[Tensor]:
-    model.reset_parameters(torch.Generator().manual_seed(0))
-    return [parameter.detach().clone() for parameter in model.parameters()]
 
 
 def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:

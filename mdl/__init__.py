@@ -1,1 +1,17 @@
-"""Prequential minimum description length: chunked training sizes, codelength, comparison of runs."""
+"""Prequential minimum description length: `codelength` of labels in Python, `python -m mdl` for datasets."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mdl.codelengths import Codelength, CodelengthDifference, codelength
+
+__all__ = ["Codelength", "CodelengthDifference", "codelength"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch and the functions when one is asked for: `python -m mdl --help` needs neither."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from mdl import codelengths
+
+    return getattr(codelengths, name)

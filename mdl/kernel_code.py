@@ -6,7 +6,7 @@ A Cholesky factor gives all one-step-ahead predictions at once; they are mixed o
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,11 +22,12 @@ from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
+from mdl.block_code import computed, ignored
 from mdl.coded_result import logged_result
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity
-from train.device_images import to_device
+from train.device_images import DeviceImages, to_device
 from train.prepared_training import PreparedData
 from train.randomness import generator, permutation
 
@@ -253,37 +254,68 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
-    seeds, n = prepared.seeds, len(prepared.data["train"])
-    sizes = chunk_sizes(n, prepared.job.config.mdl, prepared.num_classes)
+    sizes = chunk_sizes(len(prepared.data["train"]), prepared.job.config.mdl, prepared.num_classes)
+
+    def step(name: str, compute: Callable[[], SeedCoded]) -> SeedCoded:
+        return parsed(SeedCoded, run.step(name, lambda: as_json(compute())))
+
+    with Display(run.id) as display:
+        data, k = prepared.data, prepared.num_classes
+        coded = kernel_code(prepared.kernel, data, k, prepared.seeds, sizes, steps=step, on_progress=display.update)
+    return _finish(prepared, run, logger, sizes, coded)
+
+
+def kernel_code(
+    model: KernelModel,
+    data: Mapping[str, DeviceImages],
+    num_classes: int,
+    seeds: Sequence[int],
+    sizes: Sequence[int],
+    *,
+    steps: Callable[[str, Callable[[], "SeedCoded"]], "SeedCoded"] = computed,
+    on_progress: Callable[[float, str], object] = ignored,
+) -> list["SeedCoded"]:
+    """Code the labels of the training split in each seed's order, every label predicted from all before it.
+
+    Args:
+        model: the kernel; it may draw weights for each seed.
+        data: "train" and "test" on the device.
+        num_classes: k.
+        seeds: one order each.
+        sizes: numbers of labels after which the test split is scored, ascending.
+        steps: called with a name and a function for each seed; returns what the function returns, or what it returned
+            in an earlier, interrupted attempt.
+        on_progress: called with the share done, from 0 to 1, and the current task.
+    """
+    train, test = data["train"], data["test"]
     coded: list[SeedCoded] = []
     kernel = computed = None
 
     def show(what: str) -> None:
-        display.update(len(coded) / len(seeds), what)
+        on_progress(len(coded) / len(seeds), what)
 
-    def of_order(seed: int) -> dict:
+    def of_order(seed: int) -> SeedCoded:
         nonlocal kernel, computed
-        if (drawn := prepared.kernel.drawn(generator(seed, "init"), prepared.data["train"].images)) is not kernel:
+        if (drawn := model.drawn(generator(seed, "init"), train.images)) is not kernel:
             computed = None  # frees the previous seed's: memory need not hold both
-            kernel, computed = drawn, matrices(prepared, drawn, show)
+            kernel, computed = drawn, matrices(data, num_classes, drawn, show)
         assert computed is not None
-        (coder, tested), order = computed, permutation(seed, n).to(prepared.job.device)
-        return as_json(of_seed(*coder.code(order, *tested, sizes), prepared.data["test"].labels))
+        (coder, tested), order = computed, permutation(seed, len(train)).to(train.labels.device)
+        return of_seed(*coder.code(order, *tested, sizes), test.labels)
 
-    with Display(run.id) as display:
-        for seed in seeds:
-            coded.append(parsed(SeedCoded, run.step(f"seed-{seed}", functools.partial(of_order, seed))))
-            show(f"order {len(coded)} of {len(seeds)}: {sum(coded[-1].bits) / n:.3f} bits per label")
-    return _finish(prepared, run, logger, sizes, coded)
+    for seed in seeds:
+        coded.append(steps(f"seed-{seed}", functools.partial(of_order, seed)))
+        show(f"order {len(coded)} of {len(seeds)}: {sum(coded[-1].bits) / len(train):.3f} bits per label")
+    return coded
 
 
 def matrices(
-    prepared: PreparedKernel, kernel: Similarity, show: Callable[[str], None]
+    data: Mapping[str, DeviceImages], num_classes: int, kernel: Similarity, show: Callable[[str], None]
 ) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
     """Return the training labels' kernel code, the kernel of test with training images [m, n], and K(x, x) [m]."""
-    train, test = prepared.data["train"], prepared.data["test"]
+    train, test = data["train"], data["test"]
     show(f"the kernel of {len(train):,} training images")
-    coder = KernelCode(kernel(train.images, train.images), train.labels, prepared.num_classes)
+    coder = KernelCode(kernel(train.images, train.images), train.labels, num_classes)
     show(f"the kernel of {len(test):,} test images")
     return coder, (kernel(test.images, train.images), kernel.diagonal(test.images))
 

@@ -37,13 +37,14 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
     """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
     settings, splits = prepared.job.config.mdl, prepared.data
     sizes = chunk_sizes(len(splits["train"]), settings, prepared.num_classes)
-    engine, codes = Engine(prepared, run), list[ReplayCode]()
+    engine, codes = Engine.of_run(prepared, run), list[ReplayCode]()
     stack, seeds = engine.stacking.stack, prepared.seeds
     with Display(run.id) as display:
         for first in range(0, len(seeds), stack):
             members = slice(first, first + stack)
             labels = ReplayLabels(seeds[members], engine.orders[members], splits["train"], splits["test"], sizes)
             code = ReplayCode(prepared.ensemble, labels, prepared.settings, settings.replay)
+            assert engine.checkpoints is not None
             with engine.checkpoints.continued(f"replay-{len(codes)}", code, keep=stack < len(seeds)):
                 for known in code.run():
                     done = (first + len(code.seeds) * known / sizes[-1]) / len(seeds)

@@ -63,6 +63,15 @@ class Classifier(nn.Module, Model):
         return [module for module in self.modules() if isinstance(module, StochasticDepth)]
 
 
+def is_repeatable(model: Classifier) -> bool:
+    """Return whether a network draws equal weights from equal generators."""
+    draws = []
+    for _ in range(2):
+        model.reset_parameters(torch.Generator().manual_seed(0))
+        draws.append([parameter.detach().clone() for parameter in model.parameters()])
+    return all(torch.equal(*pair) for pair in zip(*draws, strict=True))
+
+
 def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 

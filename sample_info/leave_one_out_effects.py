@@ -1,4 +1,4 @@
-"""Effects of leaving out examples, or sets of them, on weights, outputs and losses."""
+"""Effects of leaving out examples, or sets of them, on weights, outputs and losses, and the information in them."""
 
 import math
 from collections.abc import Iterable
@@ -56,3 +56,16 @@ def loss_effects(outputs: Tensor, trained: Tensor, y: Tensor) -> Tensor:
     Outputs are those of `Effects`, [b, m, k]; `trained`, f(x), and targets y are [m, k].
     """
     return torch.einsum("bmk,mk->bm", outputs, trained - y) - outputs.square().sum(-1) / 2
+
+
+def functional_information(changes: Changes, sigma: float) -> Tensor:
+    """F-SI_σ in nats, [n]: mean ‖f(x) - f_-i(x)‖² / (2σ²), σ the noise on every output (equation 8).
+
+    The square is that of equation 8; equation 16 prints it without.
+    """
+    return changes.prediction / (2 * sigma**2)
+
+
+def weight_information(changes: Changes, sigma: float) -> Tensor:
+    """SI_Σ with Σ = σ²I in nats, [n]: ‖w - w_-i‖² / (2σ²), σ the noise on every weight (equation 5)."""
+    return changes.weight / (2 * sigma**2)

@@ -13,12 +13,11 @@ from erasure.progress import Display, on_progress
 from harness.logger import Logger
 from harness.run_directory import Run, Tensors
 from harness.sample_info_fields import Information
-from models.tangent.kernel import Kernels, exact_or
-from models.tangent.projection import Projection
+from models.tangent.kernel import Kernels
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import Show, part_of, require_possible, try_summaries
 from sample_info.error_estimates import TRAINED_PATH
-from sample_info.leave_one_out_effects import Changes, loss_effects
+from sample_info.leave_one_out_effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
 from sample_info.linearized.trained_path import along_trained_path
@@ -27,10 +26,9 @@ from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
 from sample_info.scored_examples import Examples
+from sample_info.scores import projection_of
 from sample_info.settings import SampleInfoSettings
 from sample_info.training_problem import TrainingProblem, decisions
-from sample_info.unique_information import functional_information, weight_information
-from train.randomness import generator
 
 log = logging.getLogger(__name__)
 
@@ -112,12 +110,7 @@ def _kernels(examples: Examples, problem: TrainingProblem, run: Run) -> Kernels:
 
 
 def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:
-    chosen = settings.kernel.projection
-    kind = "coordinates" if chosen == "auto" else chosen
-    projection = Projection(kind, settings.kernel.size, functools.partial(generator, problem.seed, "projection", kind))
-    if chosen == "auto":
-        projection = exact_or(projection, problem.model, problem.weights, problem.x, mean_of_outputs=False)
-    return problem.kernels(projection)
+    return problem.kernels(projection_of(settings.kernel, problem))
 
 
 def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: Run, show: Show) -> Changes:

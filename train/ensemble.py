@@ -122,6 +122,8 @@ class Ensemble:
         members = len(weights[self.names[0]])
         n = len(images) if index is None else index.shape[-1]
         none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
+        if not n:
+            return Scores(none / 0, none / 0, none[:, None][:, :0])  # NaN: no examples, no mean
         costs, hits = [], []
         for logits, z in self.outputs(weights, images, index):
             costs.append(nats(logits, z))

@@ -13,7 +13,7 @@ from models.classifier import count_parameters
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
-from train.stacking_rule import Stacking, choose, multiply_adds
+from train.stacking_rule import Stacking, choose, step_multiply_adds
 
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
 
@@ -77,9 +77,7 @@ class PreparedTraining(PreparedData, Generic[C_co]):
     @property
     def step_multiply_adds(self) -> float:
         """The products of a forward pass of one batch of each seed that trains at the same time."""
-        train = self.data["train"]
-        examples = min(self.settings.batch_size, len(train)) * self.stacking.stack
-        return examples * multiply_adds(self.ensemble.model, train.image_shape)
+        return step_multiply_adds(self.ensemble, self.stacking.stack, self.data["train"], self.settings)
 
 
 def load(job: Job[C_co]) -> PreparedTraining[C_co]:

@@ -71,6 +71,12 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
     return Stacking(members if count <= LARGEST_STACKED else 1, why)
 
 
+def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, settings: TrainSettings) -> float:
+    """Return the products of a forward pass of one batch of each of `stack` seeds, for `erasure.threads`."""
+    examples = min(settings.batch_size, len(train)) * stack
+    return examples * multiply_adds(ensemble.model, train.image_shape)
+
+
 def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
     """Count the products of weights and activations in a forward pass of one image [C, H, W].
 

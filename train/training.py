@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from train.prepared_training import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
+from train.stacking_rule import choose
 
 log = logging.getLogger(__name__)
 
@@ -41,30 +42,45 @@ Report = Callable[["EpochReport"], None]
 
 
 class Engine:
-    """The training of a run's seeds; an interrupted run continues from its checkpoints.
+    """The training of every seed on sets of its own; an interrupted one continues from its checkpoints.
 
     Args:
-        prepared: data and architecture.
-        run: its directory has the checkpoints.
+        ensemble: the architecture.
+        data: splits on the device: "train" and "test", and "validation" unless `fit` is told which examples stop it.
+        seeds: one per member.
+        settings: how to train.
+        checkpoints: where unfinished trainings are saved; None for nowhere.
 
     Attributes:
         orders: each seed's permutation of the training examples, [S, N]; prefixes of a row are its training sets.
-        checkpoints: unfinished trainings.
         stacking: how many seeds train at once (`train.stacking_rule`).
 
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
     """
 
-    def __init__(self, prepared: PreparedTraining, run: Run) -> None:
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        data: Mapping[str, DeviceImages],
+        seeds: Sequence[int],
+        settings: TrainSettings,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         keep_freed_memory()
-        self._prepared = prepared
-        total = len(prepared.data["train"])
-        self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
-        self.checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
-        self.stacking = prepared.stacking
-        if len(prepared.seeds) > 1:
+        self.ensemble, self.data, self.seeds, self.settings = ensemble, data, seeds, settings
+        self.checkpoints = checkpoints
+        train = data["train"]
+        self.orders = torch.stack([permutation(seed, len(train)) for seed in seeds]).to(train.labels.device)
+        self.stacking = choose(ensemble, len(seeds), train, settings)
+        if len(seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
+
+    @classmethod
+    def of_run(cls, prepared: PreparedTraining, run: Run) -> Self:
+        """Return the training of a run's seeds, with checkpoints in its directory."""
+        checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
+        return cls(prepared.ensemble, prepared.data, prepared.seeds, prepared.settings, checkpoints)
 
     def fit(
         self, subsets: Tensor, report: Report, held_out: Tensor | None = None, counterparts: Counterparts | None = None
@@ -78,14 +94,15 @@ class Engine:
                 stopping uses the validation split.
             counterparts: samples whose losses are followed along the training.
         """
-        prepared, stack = self._prepared, self.stacking.stack
-        splits = prepared.data["train"], prepared.data["validation" if held_out is None else "train"]
-        sets = TrainingSets(prepared.seeds, subsets, *splits, held_out, counterparts or {})
-        return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self.checkpoints)
+        splits = self.data["train"], self.data["validation" if held_out is None else "train"]
+        sets = TrainingSets(self.seeds, subsets, *splits, held_out, counterparts or {})
+        stack, checkpoints = self.stacking.stack, self.checkpoints
+        return fit(self.ensemble, sets, self.settings, report, stack=stack, checkpoints=checkpoints)
 
     def delete_checkpoints(self, n: int) -> None:
         """Delete the checkpoints of trainings on n fitted examples."""
-        self.checkpoints.delete(f"{n}-")
+        if self.checkpoints is not None:
+            self.checkpoints.delete(f"{n}-")
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from models.tangent.kernel import Kernels
-from sample_info.leave_one_out_effects import Effects
+from sample_info.leave_one_out_effects import Effects, functional_information
 from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
 from sample_info.training_problem import TrainingProblem
-from sample_info.unique_information import functional_information
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ import itertools
 import json
 import math
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, stdev
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import torch
@@ -21,13 +20,14 @@ from harness.logger import Logger
 from harness.loss_curves import CurveRow
 from harness.result_fields import Final, Point
 from harness.run_directory import Run, leftover
-from mdl import block_code
+from mdl import block_code, block_code_run
 from mdl.__main__ import COMMAND as MDL
-from mdl.block_code import SizeTrained, block_code_result
+from mdl.block_code import BlockCode, SizeTrained
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
 from train.prepared_training import PreparedTraining
 from train.randomness import permutation
+from train.training import Engine
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
@@ -86,7 +86,7 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code, wrong = block_code.block_code, []
+    code, wrong = block_code_run.code, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
@@ -94,7 +94,7 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
         wrong.append(len(validation))
         return code(prepared, *rest)
 
-    monkeypatch.setattr(block_code, "block_code", poisoned)
+    monkeypatch.setattr(block_code_run, "code", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
     assert wrong
     assert numbers("poisoned") == numbers("whole")
@@ -107,13 +107,14 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
     assert command(MDL, *SMALL, "runs_dir=alone").code == 0
     train_size, trained, first = block_code.train_size, [], threading.Barrier(3, timeout=60)
 
-    def note(prepared: PreparedTraining, run: Run, engine, known, *rest) -> SizeTrained:
-        trained.append(known.shape[1])
+    def note(engine: Engine, sizes: Sequence[int], i: int, *rest) -> SizeTrained:
+        trained.append(sizes[i])
         if len(trained) <= 3:
             first.wait()  # three of them train at the same time
-        return train_size(prepared, run, engine, known, *rest)
+        return train_size(engine, sizes, i, *rest)
 
-    monkeypatch.setattr(block_code, "train_size", note)
+    for module in (block_code, block_code_run):
+        monkeypatch.setattr(module, "train_size", note)
     shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MdlConfig)
     with ThreadPoolExecutor(3) as processes:
         asked = [processes.submit(MDL.execution(shared).carry_out, wait=wait) for wait in (True, True, False)]
@@ -165,7 +166,7 @@ def test_a_summary_is_that_of_its_parts() -> None:
         rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
                 for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
         parts.append(SizeTrained(point, rows))
-    summary = block_code_result(cast(PreparedTraining, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
+    summary = BlockCode(seeds, sizes, torch.stack([permutation(seed, 630) for seed in seeds]), k, parts).result()
     for s, (a, b) in enumerate(laws.values()):
         code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
         assert summary.mdl.total_bits[s] == pytest.approx(code)
@@ -184,10 +185,11 @@ def test_a_summary_is_that_of_its_parts() -> None:
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
     real, before, after, said = block_code.train_size, [], [], {}
 
-    def watched(prepared: PreparedTraining, run: Run, *rest) -> SizeTrained:
-        before.append(list(run.directory.glob("checkpoint-*")))
-        trained = real(prepared, run, *rest)
-        after.append(list(run.directory.glob("checkpoint-*")))
+    def watched(engine: Engine, *rest) -> SizeTrained:
+        assert engine.checkpoints is not None
+        before.append(list(engine.checkpoints.directory.glob("checkpoint-*")))
+        trained = real(engine, *rest)
+        after.append(list(engine.checkpoints.directory.glob("checkpoint-*")))
         return trained
 
     monkeypatch.setattr(block_code, "train_size", watched)

@@ -6,10 +6,9 @@ from torch.distributions import Normal, kl_divergence
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
-from sample_info.leave_one_out_effects import loss_effects
+from sample_info.leave_one_out_effects import functional_information, loss_effects, weight_information
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.unique_information import functional_information, weight_information
 from tests.sample_info.networks import small_mlp
 
 DESCENT = LinearizedDescent(learning_rate=0.02, steps=300, weight_decay=2.0)

@@ -8,10 +8,10 @@ import torch
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
+from sample_info.leave_one_out_effects import functional_information
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.unique_information import functional_information
 from tests.sample_info.linearized.test_dynamics import descended
 from tests.sample_info.networks import small_mlp
 

@@ -1,0 +1,98 @@
+"""The block-wise code as a run of `python -m mdl`, whose steps are training sizes."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from erasure.progress import Display
+from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.job import Job, split_positions
+from harness.logger import Logger, log_loss_curves
+from harness.result import as_json, parsed
+from harness.result_fields import Coded, Timing
+from harness.run_directory import Run
+from mdl.block_code import OnFinal, SizeTrained, block_code, in_order, num_fitted, train_size
+from mdl.coded_result import log_point, log_summary
+from mdl.settings import MdlConfig
+from mdl.training_sizes import chunk_sizes, warn_of_few
+from train import prepared_training
+from train.early_stopping import warn_of_unlike_validation
+from train.ensemble import Scores
+from train.prepared_training import PreparedTraining
+from train.save_weights import save_weights
+from train.training import Engine, EpochReport, Fit, Report
+
+
+def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
+    """Prepare the data and the architecture, once the training sizes are known to fit.
+
+    Raises:
+        ValueError: as `chunk_sizes`.
+    """
+    labels, settings = split_positions(job)["train"].labels, job.config.mdl
+    k = len(labels.unique())
+    sizes = chunk_sizes(len(labels), settings, k)
+    if settings.code == "blocks":  # the other scores a network that it trains on all
+        warn_of_few(sizes, k)
+    return prepared_training.load(job)
+
+
+def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
+    """Code the labels of the training split, and store what each cost; the command's fields of the result.
+
+    Sizes that an earlier, interrupted attempt or another process has finished are taken from the run's directory.
+    """
+    settings = prepared.job.config.mdl
+    if settings.validation == "given":
+        instead = "mdl.validation=prefix stops them by training images"
+        warn_of_unlike_validation(prepared.dataset.certificate, instead)
+    engine = Engine.of_run(prepared, run)
+
+    def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
+        with run.claim(name, wait=True):  # always claimed: only wait=False can yield False
+            part = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
+        log_point(logger, part.point)
+        return part
+
+    with Display(run.id) as display:
+        k = prepared.num_classes
+        coded = block_code(engine, k, settings, steps=step, on_progress=display.update, on_final=_saving(prepared, run))
+    run.save_curves(row for part in coded.parts for row in part.losses)
+    save_coded_bits(run, bits_by_example(prepared.job, coded.orders, *coded.label_bits()))
+    log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
+    result = coded.result()
+    log_summary(logger, result)
+    return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
+
+
+def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
+    """Train the sizes that no other process is training; return whether all sizes are trained afterwards."""
+    settings, engine = prepared.job.config.mdl, Engine.of_run(prepared, run)
+    sizes = chunk_sizes(len(engine.data["train"]), settings, prepared.num_classes)
+    with Display(run.id) as display:
+        for i in in_order(range(len(sizes)), settings):
+            name = str(sizes[i])
+
+            def show(report: EpochReport, name: str = name) -> None:
+                trained = sum(run.read_step(str(n)) is not None for n in sizes)
+                display.update(trained / len(sizes), f"n = {name}: {report}")
+
+            def train(i: int = i, show: Report = show) -> dict:
+                return as_json(train_size(engine, sizes, i, settings, show, _saving(prepared, run)))
+
+            with run.claim(name, wait=False) as claimed:
+                # First look for the step, then for the result. Another process writes the result before it deletes
+                # the steps, so in the other order a step could vanish in between, and would be trained again.
+                if claimed and run.read_step(name) is None and run.result is None:
+                    run.step(name, train)
+                    engine.delete_checkpoints(num_fitted(sizes[i], settings))
+    return all(run.read_step(str(n)) is not None for n in sizes) or run.result is not None
+
+
+def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
+    """Return a function that stores the networks trained on everything, and their losses on single test examples."""
+
+    def save(fitted: Fit, test: Scores) -> None:
+        save_test_bits(run, prepared.seeds, test.example_bits)
+        save_weights(prepared, run, fitted)
+
+    return save

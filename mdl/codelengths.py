@@ -1,0 +1,377 @@
+"""`codelength`: how many bits the labels y cost, given x, in a prequential code by networks, classifiers or kernels."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from conf.check import check
+from conf.groups import preset
+from erasure.dataset import LabelledImages
+from erasure.inputs import as_tensor
+from erasure.threads import threads_for
+from harness.device_and_precision import pick_device
+from harness.loss_curves import label_entropy_bits
+from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
+from mdl.block_code import BlockCode, block_code, ignored
+from mdl.kernel_code import curve_of, kernel_code, require_memory
+from mdl.settings import MdlSettings
+from mdl.training_sizes import chunk_sizes, warn_of_few
+from models.kernel import KernelModel
+from train.device_images import DeviceImages
+from train.ensemble import Ensemble
+from train.examples_in_memory import (
+    Examples,
+    as_images,
+    class_positions,
+    on_device,
+    other_examples,
+    predictor,
+    require_seeds,
+    train_settings,
+)
+from train.randomness import permutation
+from train.settings import TrainSettings
+from train.stacking_rule import step_multiply_adds
+from train.training import Engine
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+OnProgress = Callable[[float, str], object]
+
+_LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
+
+
+@dataclass(frozen=True, eq=False)
+class Codelength:
+    """The prequential codelength of labels, an entry per seed.
+
+    `print` shows the mean, `a - b` is the difference paired by seed, `plot` draws the learning curve.
+
+    Attributes:
+        model: name of the predictor.
+        seeds: each has an order of the examples and initial weights of its own.
+        sizes: numbers of examples after which a predictor is trained; the last is all of them.
+        num_classes: k.
+        total_bits: codelength of all labels, by seed.
+        label_bits: cost of each label, at its place in y, [S, N].
+        label_entropy_bits: entropy of the labels' shares: what each costs without x, once the shares are known.
+        curve: a row per size and seed: `n`, `seed` and `loss_bits`, on the labels up to the next size. With test
+            examples also `test_loss_bits`, and a row for the last size, whose `loss_bits` is NaN. Of networks also
+            `epochs` and `untrained`: whether the initial weights were kept, as no epoch had a lower loss on the
+            examples that stop the training.
+    """
+
+    model: str
+    seeds: Sequence[int]
+    sizes: Sequence[int]
+    num_classes: int
+    total_bits: Sequence[float]
+    label_bits: Array
+    label_entropy_bits: float
+    curve: pd.DataFrame
+
+    @property
+    def bits_per_label(self) -> list[float]:
+        """Codelength divided by the number of labels, by seed."""
+        return [bits / self.sizes[-1] for bits in self.total_bits]
+
+    @property
+    def uniform_bits(self) -> float:
+        """Cost of a label in the uniform code, log2 k."""
+        return math.log2(self.num_classes)
+
+    @property
+    def compression(self) -> float:
+        """Codelength of the uniform code divided by this one's, mean over seeds (Voita & Titov 2020)."""
+        return self.uniform_bits / Spread.of(self.bits_per_label).mean
+
+    def __str__(self) -> str:
+        text = (
+            f"{Spread.of(self.bits_per_label):.3f} bits per label (uniform {self.uniform_bits:.3f}, label entropy "
+            f"{self.label_entropy_bits:.3f}, compression {self.compression:.2f}), {seeds_text(len(self.seeds))}"
+        )
+        untrained = self.curve[self.curve["n"] < self.sizes[-1]].get("untrained")
+        if untrained is not None and untrained.any():
+            text += f"; in {untrained.sum()} of {len(untrained)} trainings the untrained network was scored"
+        return text
+
+    def __sub__(self, other: "Codelength") -> "CodelengthDifference":
+        """Return the difference in bits per label, paired by seed.
+
+        Raises:
+            ValueError: other seeds, or another number of labels.
+        """
+        if not isinstance(other, Codelength):
+            return NotImplemented
+        for name, mine, theirs in (("seeds", [*self.seeds], [*other.seeds]),
+                                   ("labels", self.sizes[-1], other.sizes[-1])):  # fmt: skip
+            if mine != theirs:
+                raise ValueError(f"codelengths of {name} {mine} and {theirs}: only equal ones can be compared in pairs")
+        return CodelengthDifference(paired_difference(self.bits_per_label, other.bits_per_label))
+
+    def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
+        """Draw the loss on the next labels over training examples: mean, and band of one standard deviation over seeds.
+
+        Args:
+            ax: axes to draw on; by default a new figure's.
+            **line: options of matplotlib's `plot`, e.g. label="before".
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.subplots()[1]
+        losses = self.curve.dropna(subset="loss_bits").groupby("n")["loss_bits"]
+        mean, std = losses.mean(), losses.std().fillna(0.0)
+        (drawn,) = ax.plot(mean.index, mean, **{"marker": "o", "label": self.model, **line})
+        ax.fill_between(mean.index, mean - std, mean + std, color=drawn.get_color(), alpha=0.2, linewidth=0)
+        ax.axhline(self.uniform_bits, color="#777777", linestyle=":", linewidth=1)
+        ax.set(xscale="log", xlabel="training examples", ylabel="loss on the next labels (bits)")
+        return ax
+
+
+@dataclass(frozen=True)
+class CodelengthDifference:
+    """The difference of two codelengths in bits per label, paired by seed.
+
+    Attributes:
+        difference: mean over seeds, standard error, two-sided p of Student's t; error and p are missing for one seed.
+    """
+
+    difference: Difference
+
+    @property
+    def mean(self) -> float:
+        return self.difference.mean
+
+    @property
+    def standard_error(self) -> float | None:
+        return self.difference.standard_error
+
+    @property
+    def p_value(self) -> float:
+        return self.difference.p_value
+
+    def __str__(self) -> str:
+        if self.standard_error is None:
+            return f"{signed(self.mean)} bits per label, one seed"
+        return (
+            f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label, paired by {self.difference.seeds} seeds "
+            f"(p = {self.p_value:.2g})"
+        )
+
+
+def codelength(
+    x: Any,
+    y: Any,
+    model: Any = "mlp",
+    *,
+    seeds: int | Sequence[int] = 5,
+    sizes: int | Sequence[int] | None = None,
+    settings: TrainSettings | str = "default",
+    validation: Examples | None = None,
+    test: Examples | None = None,
+    flip: bool = False,
+    device: str = "auto",
+    on_progress: OnProgress = ignored,
+) -> Codelength:
+    """Compute how many bits the labels y cost, given x: each part is predicted from all labels before it.
+
+    The online code of Voita & Titov (2020, section 3.2): in a seed's order of the examples, the first labels are sent
+    with the uniform code; then a fresh model is trained on the first n and codes the labels up to the next size.
+
+    Args:
+        x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
+        y: classes [n], integers or strings.
+        model: a name as `python -m mdl model=` takes it ("linear", "mlp", "lenet", "kernel", ...); a dictionary of such
+            options, {"name": "mlp", "width": 256}; a torch.nn.Module or a function that makes one, which gets x in its
+            own shape and returns logits [B, k] (`models.any_module.AnyModule`); a scikit-learn classifier.
+        seeds: number of seeds, or the seeds.
+        sizes: number of training sizes, or the sizes, ascending, the last all examples; by default ten in geometric
+            progression.
+        settings: of the training of networks: a choice of `conf/train`, or `TrainSettings`.
+        validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
+            needs nothing but x and y.
+        test: examples (x, y) on which every trained model is scored as well.
+        flip: whether images may be mirrored in training.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        on_progress: called with the share done, from 0 to 1, and the current task.
+
+    Raises:
+        ValueError: a value that is refused; says what is allowed.
+    """
+    z, classes = class_positions(y)
+    images, k, seeds = as_images(x, len(z)), len(classes), require_seeds(seeds)
+    sizes, blocks = _sizes(sizes, len(z), k, "prefix" if validation is None else "given")
+    parts = {"train": LabelledImages(images, z)} | {
+        name: LabelledImages(images[:0], z[:0]) if given is None else other_examples(given, images, classes, name)
+        for name, given in (("validation", validation), ("test", test))
+    }
+    if _is_classifier(model):
+        pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
+                 (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
+        name = type(model).__name__
+        bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
+    else:
+        where, trained = pick_device(device), train_settings(settings, device)
+        built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
+        name = model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
+        data = on_device(parts, where, trained.crop_padding, flip=flip)
+        if isinstance(built, KernelModel):
+            bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
+        else:
+            warn_of_few(sizes, k)
+            precision = getattr(torch, trained.precision)
+            ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
+            engine = Engine(ensemble, data, seeds, trained)
+            with threads_for(step_multiply_adds(ensemble, engine.stacking.stack, data["train"], trained)):
+                coded = block_code(engine, k, blocks, sizes=sizes, on_progress=on_progress)
+            bits, total_bits, curve = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits, _curve_of(coded)
+    if test is None:
+        curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
+    return Codelength(name, [*seeds], sizes, k, total_bits, bits.double().numpy(), label_entropy_bits(z), curve)
+
+
+def _sizes(
+    sizes: int | Sequence[int] | None, n: int, num_classes: int, validation: str
+) -> tuple[Sequence[int], MdlSettings]:
+    """Return training sizes, and the settings of the block code."""
+    options = preset("mdl", "default") | {"validation": validation}
+    if isinstance(sizes, int):
+        options["num_chunks"] = sizes
+    settings = check("mdl.", options, MdlSettings)
+    if sizes is None or isinstance(sizes, int):
+        return chunk_sizes(n, settings, num_classes), settings
+    sizes = [*sizes]
+    if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
+        raise ValueError(f"sizes={sizes}: need two or more, ascending, the last all {n} examples")
+    if validation == "prefix" and sizes[0] < 2:
+        raise ValueError(f"sizes={sizes}: one example cannot stop a training on none; begin with 2 or more")
+    return sizes, settings
+
+
+def _is_classifier(model: Any) -> bool:
+    """Return whether this is a scikit-learn classifier."""
+    return all(hasattr(model, name) for name in ("fit", "predict_proba", "get_params")) and not isinstance(model, type)
+
+
+def _as_given(x: Any) -> Any:
+    """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
+    return x if hasattr(x, "iloc") else as_tensor(x, "x").detach().cpu().numpy()
+
+
+def _by_kernel(
+    model: KernelModel,
+    data: Mapping[str, DeviceImages],
+    k: int,
+    seeds: Sequence[int],
+    sizes: Sequence[int],
+    show: OnProgress,
+) -> tuple[Tensor, list[float], pd.DataFrame]:
+    """Code every label by a kernel from all before it; as `_by_classifier`."""
+    n, m = (len(data[name]) for name in ("train", "test"))
+    require_memory(type(model).__name__, n, m, model.temporary_bytes(n + m), data["train"].labels.device)
+    with threads_for(n**3):
+        coded = kernel_code(model, data, k, seeds, sizes, on_progress=show)
+    bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
+    orders = torch.stack([permutation(seed, n) for seed in seeds])
+    points = curve_of(sizes, coded)
+    curve = _curve(
+        seeds, sizes, loss_bits=[p.ce_next_bits for p in points], test_loss_bits=[p.ce_test_bits for p in points]
+    )
+    return _in_place(bits, orders), bits.sum(1).tolist(), curve
+
+
+def _in_place(bits: Tensor, orders: Tensor) -> Tensor:
+    """Return costs [S, N] in each seed's order at the examples' own places."""
+    return torch.empty_like(bits).scatter_(1, orders, bits)
+
+
+def _curve_of(coded: BlockCode) -> pd.DataFrame:
+    points = [part.point for part in coded.parts]
+    return _curve(
+        coded.seeds,
+        [point.n for point in points],
+        loss_bits=[point.ce_next_bits for point in points],
+        test_loss_bits=[point.ce_test_bits for point in points],
+        epochs=[point.epochs for point in points],
+        untrained=[point.untrained for point in points],
+    )
+
+
+def _by_classifier(
+    model: Any,
+    data: Mapping[str, tuple[Any, Array]],
+    k: int,
+    seeds: Sequence[int],
+    sizes: Sequence[int],
+    show: OnProgress,
+) -> tuple[Tensor, list[float], pd.DataFrame]:
+    """Code by clones of a scikit-learn classifier, each fitted to a whole prefix; nothing stops them.
+
+    Returns:
+        costs of labels [S, N], codelengths by seed, and the learning curve.
+    """
+    from sklearn.base import clone
+
+    (x, z), tested = data["train"], data.get("test")
+    bits = np.full((len(seeds), len(z)), math.log2(k))
+    rows: list[dict[str, float]] = []
+    for s, seed in enumerate(seeds):
+        order = permutation(seed, len(z)).numpy()
+        for i, (n, after) in enumerate(itertools.zip_longest(sizes, sizes[1:], fillvalue=sizes[-1])):
+            show((s + i / len(sizes)) / len(seeds), f"n = {n:,}, seed {seed}")
+            known, following = order[:n], order[n:after]
+            if not len(following) and tested is None:
+                continue  # nothing is left to code
+            fitted: Any = clone(model)
+            if fitted.get_params().get("random_state", seed) is None:
+                fitted.set_params(random_state=seed)
+            if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
+                fitted.fit(_rows(x, known), z[known])
+            rows.append({"n": n, "seed": seed, "loss_bits": math.nan})
+            if len(following):
+                bits[s, following] = _costs(fitted, _rows(x, following), z[following], k)
+                rows[-1]["loss_bits"] = bits[s, following].mean()
+            if tested is not None:
+                rows[-1]["test_loss_bits"] = _costs(fitted, *tested, k).mean()
+    curve = pd.DataFrame(rows).sort_values(["n", "seed"], kind="stable", ignore_index=True)
+    return torch.from_numpy(bits), bits.sum(1).tolist(), curve
+
+
+def _rows(x: Any, index: NDArray) -> Any:
+    """Return rows of a frame, or of an array."""
+    return x.iloc[index] if hasattr(x, "iloc") else x[index]
+
+
+def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
+    """Return the cost of each label in bits, [m].
+
+    Classes that the classifier has not seen share what the uniform code gives them. Every class gets at least 1e-12,
+    so that no label costs more than 40 bits.
+    """
+    seen = getattr(fitted, "classes_", np.empty(0, dtype=int))
+    p = np.full((len(z), k), 1 / k)
+    if len(seen):
+        p[:, seen] = fitted.predict_proba(x) * (len(seen) / k)
+    return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)
+
+
+def _curve(seeds: Sequence[int], sizes: Sequence[int], **columns: Sequence[Sequence[Any] | None]) -> pd.DataFrame:
+    """Return a frame of a row per size and seed, of columns that have a list over seeds, or None, for each size."""
+    rows = [
+        {"n": n, "seed": seed}
+        | {name: math.nan if (at := values[i]) is None else at[s] for name, values in columns.items()}
+        for i, n in enumerate(sizes)
+        for s, seed in enumerate(seeds)
+    ]
+    return pd.DataFrame(rows)

@@ -1,0 +1,151 @@
+"""Any `torch.nn.Module` as a network that can be initialised anew and trained for each seed."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.classifier import Classifier, is_repeatable
+
+_EXAMPLES = 3  # of the batch that tries a network out
+
+
+class AnyModule(Classifier):
+    """A network of any module, initialised as the module initialises itself.
+
+    It trains one seed after another (no stacking) and at one learning rate for all weights (no μP).
+
+    Args:
+        network: a module, whose parts draw their weights by `reset_parameters()` as PyTorch's layers do; or a function
+            without arguments that makes a module, and is called again for each seed.
+        example_shape: of what the module takes, without the batch.
+        num_classes: k; the module returns logits [B, k].
+
+    Raises:
+        ValueError: it cannot be trained from several seeds: says why, and what to change.
+    """
+
+    def __init__(self, network: nn.Module | Callable[[], Any], example_shape: Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        self._make = None if isinstance(network, nn.Module) else network
+        self.name = _name(network)
+        try:
+            with _seeded(torch.Generator().manual_seed(0)):
+                made = network if isinstance(network, nn.Module) else network()
+        except TypeError as error:
+            raise self._refused(f"it cannot be called without arguments ({error})", "wrap it in a lambda") from error
+        if not isinstance(made, nn.Module):
+            raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
+        self.network = made
+        self.example_shape = tuple(example_shape)
+        self._require_resettable()
+        self._require_independent_examples(num_classes)
+        self._require_exchangeable_weights()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map examples [B, C, H, W] to logits [B, k], in the shape that the module takes."""
+        return self.network(x.reshape(len(x), *self.example_shape))
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw weights as the module does, torch's global generator seeded from this one for as long."""
+        with _seeded(generator), torch.no_grad():
+            if self._make is not None:
+                fresh = dict(self._make().named_parameters())
+                for name, parameter in self.network.named_parameters():
+                    parameter.copy_(fresh[name])
+            else:
+                for part in self.network.modules():
+                    if (reset := _reset_of(part)) is not None:
+                        reset()
+
+    def _require_resettable(self) -> None:
+        lost = [
+            name or type(part).__name__
+            for name, part in self.network.named_modules()
+            if any(True for _ in part.parameters(recurse=False)) and _reset_of(part) is None
+        ]
+        if self._make is None and lost:
+            raise self._refused(
+                f"its part {lost[0]} has parameters and no reset_parameters()",
+                f"pass a function that makes the network, e.g. lambda: {self.name}(...)",
+            )
+        names = [name for name, parameter in self.network.named_parameters() if not parameter.requires_grad]
+        if names:
+            raise self._refused(
+                f"{names[0]} is frozen (requires_grad=False), and every parameter is drawn anew and trained",
+                "pass the frozen part's outputs as x",
+            )
+        if not is_repeatable(self):
+            raise self._refused(
+                "it has drawn different weights from equal seeds, so that nothing could be repeated",
+                "draw them by torch's global generator, as torch.nn.init does",
+            )
+
+    def _require_independent_examples(self, num_classes: int) -> None:
+        """Refuse outputs of another shape, random ones, and those that depend on other examples of the batch."""
+        x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
+        before = {name: buffer.clone() for name, buffer in self.named_buffers()}
+        with _seeded(torch.Generator().manual_seed(1)), torch.no_grad():
+            try:
+                outputs, again = self(x), self(x)
+            except Exception as error:
+                reason = " ".join(str(error).split())[:200]
+                shape = list(x.shape)
+                raise self._refused(f"it fails on examples {shape} ({reason})", "give x the shape it takes") from error
+            if not isinstance(outputs, Tensor) or outputs.shape != (_EXAMPLES, num_classes):
+                got = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+                raise self._refused(
+                    f"it returns {got} for {_EXAMPLES} examples of {num_classes} classes",
+                    f"return logits [{_EXAMPLES}, {num_classes}]",
+                )
+            if any(not torch.equal(buffer, before[name]) for name, buffer in self.named_buffers()):
+                raise self._refused(
+                    "its buffers change in training (BatchNorm's running statistics?), and seeds would share them",
+                    "use LayerNorm or GroupNorm",
+                )
+            if not torch.equal(outputs, again):
+                raise self._refused("its outputs are random in training (dropout?)", "set the rate to 0")
+            fewer = self(x[:-1])
+        if not torch.allclose(fewer, outputs[:-1], rtol=1e-3, atol=1e-4):
+            raise self._refused(
+                "an example's outputs depend on the others of its batch (BatchNorm?)", "use LayerNorm or GroupNorm"
+            )
+
+    def _require_exchangeable_weights(self) -> None:
+        """Refuse a network that does not compute with the parameters that its parts hold: tied or copied weights."""
+        count = len([*self.network.named_parameters(remove_duplicate=False)])
+        if count > len([*self.network.named_parameters()]):
+            raise self._refused("two of its parts share a parameter", "give each its own")
+        if any(isinstance(part, nn.RNNBase) for part in self.network.modules()):
+            raise self._refused("a recurrent layer computes with copies of its weights", "use another layer")
+        x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
+        with torch.enable_grad():
+            outputs = self(x).sum()
+            gradients = torch.autograd.grad(outputs, [*self.parameters()], allow_unused=True)
+        for (name, _), gradient in zip(self.network.named_parameters(), gradients, strict=True):
+            if gradient is None:
+                raise self._refused(f"its outputs do not depend on {name}", "remove it")
+
+    def _refused(self, reason: str, remedy: str) -> ValueError:
+        return ValueError(f"model={self.name}: {reason}: {remedy}")
+
+
+def _name(network: object) -> str:
+    name = getattr(network, "__name__", type(network).__name__)
+    return "the network" if name == "<lambda>" else name
+
+
+def _reset_of(part: nn.Module) -> Callable[[], object] | None:
+    """Return the function with which a part of a network draws its own parameters."""
+    return getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+
+
+@contextlib.contextmanager
+def _seeded(generator: torch.Generator) -> Iterator[None]:
+    """Seed torch's global generator of the CPU from another one in the block, and set it back afterwards."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

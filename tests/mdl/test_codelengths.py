@@ -1,0 +1,294 @@
+"""Codelengths in Python: the command's numbers, plain loops, any network, refusals."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from conf.compose import composed
+from erasure import LeaceEraser
+from harness.job import Job, split_positions
+from harness.result import MdlResult
+from mdl import codelength
+from mdl.__main__ import COMMAND
+from mdl.settings import MdlConfig
+from train.randomness import permutation
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((240, 6))
+Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(240) > 0, "right", "left")  # one bit, told in part by one column
+XOR = (X[:, 1] * X[:, 2] > 0).astype(np.int64)  # told by no linear function
+QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2, "sizes": 3}
+
+
+def in_file(folder: Path) -> list[str]:
+    """Overrides that read the vectors from a file."""
+    path = folder / "vectors.npz"
+    np.savez(path, x=X, y=Y)
+    return ["dataset=arrays", f"dataset.path={path}", "logger.mode=disabled", f"cache_dir={folder}/cache"]
+
+
+@pytest.mark.parametrize(("model", "validation"), [("mlp", "given"), ("mlp", "prefix"), ("kernel", "given")])
+def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, validation: str) -> None:
+    words = [*in_file(tmp_path), "eraser=control", f"model={model}", f"runs_dir={tmp_path}/runs", "seeds=[3,5]"]
+    trained = ["train=quick", f"mdl.validation={validation}"] if model == "mlp" else []
+    config = composed("mdl", [*words, *trained, "mdl.num_chunks=3"], MdlConfig)
+    result, job = COMMAND.execution(config).carry_out(), Job.from_config("mdl", config)
+    assert isinstance(result, MdlResult)
+    where = {name: part.images.numpy() for name, part in split_positions(job).items()}
+    parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
+    x, y = parts.pop("train")
+    if validation == "prefix":
+        del parts["validation"]
+    code = codelength(x, y, model, seeds=[3, 5], sizes=3, settings="quick", **parts)
+    assert code.total_bits == result.mdl.total_bits
+    tested = [point.ce_test_bits for point in result.curve]
+    assert [list(losses) for _, losses in code.curve.groupby("n")["test_loss_bits"]] == tested
+    assert code.label_bits.sum(1) == pytest.approx(np.array(code.total_bits), rel=1e-5)
+
+
+def plain_loop(x: NDArray, y: NDArray, probe: LogisticRegression, sizes: list[int], seed: int) -> float:
+    """The online code of Voita & Titov, as one writes it down."""
+    order = permutation(seed, len(y)).numpy()
+    bits = sizes[0] * math.log2(len(np.unique(y)))
+    for n, after in itertools.pairwise(sizes):
+        known, following = order[:n], order[n:after]
+        fitted = probe.fit(x[known], y[known])
+        column = np.searchsorted(fitted.classes_, y[following])
+        bits -= np.log2(fitted.predict_proba(x[following])[np.arange(len(column)), column]).sum()
+    return bits / len(y)
+
+
+def test_a_classifier_of_scikit_learn_costs_what_a_plain_loop_says() -> None:
+    sizes = [20, 60, 120, 240]
+    code = codelength(X, Y, LogisticRegression(), seeds=3, sizes=sizes)
+    plain = [plain_loop(X, Y, LogisticRegression(), sizes, seed) for seed in range(3)]
+    assert code.bits_per_label == pytest.approx(plain, abs=1e-9)
+    frame = codelength(
+        pd.DataFrame(X, columns=list("abcdef")), pd.Series(Y), LogisticRegression(), seeds=3, sizes=sizes
+    )
+    assert frame.bits_per_label == pytest.approx(plain, abs=1e-9)
+
+
+def test_a_network_costs_what_a_plain_torch_loop_says_within_its_seeds() -> None:
+    sizes, seeds = [40, 120, 240], 5
+    x, y = torch.tensor(X, dtype=torch.float32), torch.tensor(Y == "right").long()
+    plain = []
+    for seed in range(seeds):
+        order, bits = permutation(seed, len(y)), 40.0
+        for n, after in itertools.pairwise(sizes):
+            fits, stops, following = order[: n - n // 10], order[n - n // 10 : n], order[n:after]
+            torch.manual_seed(seed)
+            net = nn.Linear(6, 2)
+            optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+            best, kept = math.inf, {}
+            for _ in range(300):
+                loss = nn.functional.cross_entropy(net(x[fits]), y[fits])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    stopping = float(nn.functional.cross_entropy(net(x[stops]), y[stops]))
+                if stopping < best:
+                    best, kept = stopping, {name: value.clone() for name, value in net.state_dict().items()}
+            net.load_state_dict(kept)
+            with torch.no_grad():
+                bits += float(nn.functional.cross_entropy(net(x[following]), y[following], reduction="sum")) / math.log(
+                    2
+                )
+        plain.append(bits / len(y))
+    ours = codelength(X, Y, nn.Linear(6, 2), seeds=seeds, sizes=sizes)
+    spread = max(np.std(plain, ddof=1), np.std(ours.bits_per_label, ddof=1))
+    assert np.mean(ours.bits_per_label) == pytest.approx(np.mean(plain), abs=float(2 * spread))
+    assert np.mean(plain) < 0.85  # of 1 bit: both have learnt
+
+
+def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear_label() -> None:
+    linear, kernel = codelength(X, XOR, "linear", **QUICK), codelength(X, XOR, "kernel", **QUICK)
+    assert min(linear.bits_per_label) > 0.98
+    assert max(kernel.bits_per_label) < 0.8
+    z = (Y == "right").astype(int)
+    erased = LeaceEraser.fit(torch.tensor(X), torch.tensor(z))(torch.tensor(X))
+    before, after = (
+        codelength(X, Y, LogisticRegression(), seeds=3),
+        codelength(erased, Y, LogisticRegression(), seeds=3),
+    )
+    difference = after - before
+    assert difference.mean == pytest.approx(np.mean(after.bits_per_label) - np.mean(before.bits_per_label))
+    assert difference.mean > 0.2
+    assert difference.standard_error is not None
+    assert str(difference).startswith("+")
+    assert "paired by 3 seeds" in str(difference)
+
+
+def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_code() -> None:
+    y = np.array([0, 1] * 10 + [2] * 10)
+    order = permutation(0, 30).numpy()
+    labels = np.empty(30, dtype=int)
+    labels[order] = y
+    x = np.eye(3)[labels]
+    code = codelength(x, labels, DecisionTreeClassifier(), seeds=1, sizes=[20, 30])
+    assert code.label_bits[0, order[:20]] == pytest.approx(math.log2(3))
+    assert code.label_bits[0, order[20:]] == pytest.approx(math.log2(3))  # class 2 after 0 and 1 alone
+    one_class = codelength(x, np.where(np.arange(30) == order[-1], 1, 0), LogisticRegression(), seeds=1, sizes=[20, 30])
+    assert one_class.bits_per_label == pytest.approx([1.0])
+
+
+def test_a_certain_and_wrong_classifier_costs_forty_bits_not_infinity() -> None:
+    x, y = np.zeros((30, 1)), np.array([0, 1, 1] * 10)
+    x[:15, 0] = 1
+    order = permutation(0, 30).numpy()
+    x[order, 0] = np.r_[np.zeros(10), np.ones(10), np.zeros(10)]
+    y[order] = np.r_[np.zeros(10), np.ones(10), np.ones(10)].astype(int)
+    code = codelength(x, y, DecisionTreeClassifier(), seeds=1, sizes=[20, 30])
+    assert code.label_bits[0, order[20:]] == pytest.approx(-math.log2(1e-12), rel=1e-6)
+
+
+def test_any_module_is_trained_for_each_seed_as_alone_and_again_the_same() -> None:
+    def net() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+
+    both = codelength(X, Y, net, **QUICK)
+    alone = [codelength(X, Y, net(), **{**QUICK, "seeds": [seed]}).total_bits[0] for seed in (0, 1)]
+    assert both.total_bits == codelength(X, Y, net, **QUICK).total_bits == alone
+    assert both.total_bits[0] != both.total_bits[1]
+    grid = torch.tensor(X, dtype=torch.float32).view(240, 1, 2, 3)
+    images = codelength(grid, Y, lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), **QUICK)
+    assert len(images.total_bits) == 2
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.second(self.first(x)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.out = nn.LSTM(6, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.cell(x)[0])
+
+
+class Unrepeatable(nn.Module):
+    drawn = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Unrepeatable.drawn += 1
+        self.out = nn.Linear(6, 2)
+        nn.init.constant_(self.out.bias, Unrepeatable.drawn)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x)
+
+
+class OwnParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
+FROZEN = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
+FROZEN[0].requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "random in training .*: set the rate to 0"),
+        (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
+        (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples of 2 classes"),
+        (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
+        (Tied, "two of its parts share a parameter"),
+        (Recurrent, "copies of its weights"),
+        (Unrepeatable, "different weights from equal seeds"),
+        (OwnParameter(), r"no reset_parameters\(\): pass a function"),
+        (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
+        (lambda: 3, "returned a int"),
+        (nn.Linear, "cannot be called without arguments"),
+        ("mpl", "choose from .*mlp"),
+        ({"name": "mlp", "widht": 3}, "widht: did you mean width"),
+    ],
+)
+def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        codelength(X, Y, model, **QUICK)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": X[:, 0]}, "labels are integers or strings"),
+        ({"y": [None, *Y[1:]]}, "no label at place 0"),
+        ({"y": ["a"] * 240}, "y has 1 class"),
+        ({"y": Y[:100]}, r"x has shape \[240, 6\] for 100 labels"),
+        ({"x": np.where(np.arange(6) == 2, np.nan, X)}, "x is not finite in row 0"),
+        ({"x": X[:, 0]}, r"need \[240, d\]"),
+        ({"sizes": [10, 100]}, "the last all 240 examples"),
+        ({"sizes": 1}, "num_chunks=1: must be at least 2"),
+        ({"sizes": 241}, "num_chunks"),
+        ({"seeds": [1, 1]}, "distinct ones"),
+        ({"seeds": 0}, "seeds"),
+        ({"settings": "fast"}, "settings='fast': choose from default, paper, quick"),
+        ({"test": (X, ["up"] * 240)}, "test: label 'up' is none of y's"),
+        ({"test": (X[:, :3], Y)}, "test x has examples"),
+        ({"device": "cuda:77"}, "CUDA devices"),
+    ],
+)
+def test_what_cannot_be_coded_is_refused_in_a_line(changes: dict[str, Any], message: str) -> None:
+    options = {"x": X, "y": Y, "model": "linear", **QUICK, **changes}
+    with pytest.raises(ValueError, match=message) as refusal:
+        codelength(options.pop("x"), options.pop("y"), options.pop("model"), **options)
+    assert "\n" not in str(refusal.value)
+
+
+def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:
+    two, three = (codelength(X, Y, LogisticRegression(), seeds=seeds, sizes=3) for seeds in (2, 3))
+    with pytest.raises(ValueError, match="seeds"):
+        _ = two - three
+    with pytest.raises(ValueError, match="labels 240 and 200"):
+        _ = two - codelength(X[:200], Y[:200], LogisticRegression(), seeds=2, sizes=3)
+    one = codelength(X, Y, LogisticRegression(), seeds=1, sizes=3)
+    assert str(one - one) == "0.000 bits per label, one seed"
+
+
+def test_a_codelength_says_and_draws_what_it_is() -> None:
+    done: list[float] = []
+    code = codelength(X, Y, "linear", **QUICK, on_progress=lambda share, _: done.append(share))
+    assert done == sorted(done)
+    assert 0 < done[-1] <= 1
+    mean = np.mean(code.bits_per_label)
+    assert str(code).startswith(f"{mean:.3f} ± {np.std(code.bits_per_label, ddof=1):.3f} bits per label (uniform 1.000")
+    assert f"compression {1 / mean:.2f}), 2 seeds" in str(code)
+    assert code.label_entropy_bits == pytest.approx(
+        -sum(p * math.log2(p) for p in ((Y == "left").mean(), (Y == "right").mean()))
+    )
+    assert [*code.curve["n"]] == [n for n in code.sizes[:-1] for _ in range(2)]  # nothing is left to code after all
+    with mpl.rc_context():
+        ax = code.plot(Figure().subplots(), label="before")
+    assert np.asarray(ax.lines[0].get_xdata()).tolist() == [*code.sizes[:-1]]
+    assert ax.lines[0].get_label() == "before"
+    losses = code.curve.groupby("n")["loss_bits"].mean()
+    assert np.asarray(ax.lines[0].get_ydata()).tolist() == pytest.approx([*losses])

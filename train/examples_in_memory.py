@@ -1,0 +1,141 @@
+"""Examples and networks that Python functions are given, in the form that trainings take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from conf.check import check
+from conf.groups import choices, preset
+from conf.target_class import Target, check_target
+from erasure.dataset import LabelledImages
+from erasure.inputs import as_tensor
+from erasure.pipeline import channel_statistics
+from harness.device_and_precision import pick_precision
+from models.any_module import AnyModule
+from models.classifier import Classifier, Model
+from models.kernel import KernelModel
+from train.device_images import DeviceImages
+from train.settings import TrainSettings
+
+Examples = tuple[Any, Any]  # x and y
+
+
+def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
+    """Return positions of the classes, [n] int64, and the classes, sorted.
+
+    Raises:
+        ValueError: labels that are not one class per example.
+    """
+    values = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
+    if values.ndim != 1 or not len(values):
+        raise ValueError("y: need one label for each example, [n]")
+    if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
+        raise ValueError(f"y has type {values.dtype}: labels are integers or strings; cut real numbers into classes")
+    if values.isna().any():
+        raise ValueError(f"y has no label at place {int(values.isna().argmax())}: leave such examples out")
+    try:
+        positions, classes = pd.factorize(values, sort=True)
+    except TypeError as error:
+        raise ValueError(f"y mixes types ({error}): give all labels one type") from error
+    if len(classes) < 2:
+        raise ValueError(f"y has {len(classes)} class: there is nothing to predict, need at least 2")
+    return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
+
+
+def as_images(x: Any, n: int, name: str = "x") -> Tensor:
+    """Return x as images [n, C, H, W] in float32; vectors are images [n, d, 1, 1].
+
+    Raises:
+        ValueError: another shape, or values that are not finite.
+    """
+    values = as_tensor(x, name).detach().cpu()
+    if values.ndim not in (2, 4) or len(values) != n or not values.numel():
+        raise ValueError(f"{name} has shape {list(values.shape)} for {n} labels: need [{n}, d] or [{n}, C, H, W]")
+    if values.is_complex():
+        raise ValueError(f"{name} has type {values.dtype}: need real numbers")
+    scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
+    images = (values.double() / scale).float() if not values.is_floating_point() else values.float()
+    finite = images.flatten(1).isfinite().all(1)
+    if not finite.all():
+        raise ValueError(f"{name} is not finite in row {int((~finite).nonzero()[0])}: remove or fill in such rows")
+    return images if images.ndim == 4 else images[:, :, None, None]
+
+
+def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str) -> LabelledImages:
+    """Return other examples, with labels of the same classes."""
+    x, y = given
+    labels = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
+    positions = classes.get_indexer(pd.Index(labels))
+    if (positions < 0).any():
+        raise ValueError(f"{name}: label {labels[int((positions < 0).argmax())]!r} is none of y's")
+    other = as_images(x, len(labels), f"{name} x")
+    if other.shape[1:] != images.shape[1:]:
+        raise ValueError(f"{name} x has examples {list(other.shape[1:])}, but x has {list(images.shape[1:])}")
+    return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
+
+
+def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
+    """Return the seeds that a number of seeds, or a list, stands for.
+
+    Raises:
+        ValueError: none, equal or negative ones.
+    """
+    listed = range(seeds) if isinstance(seeds, int) else [*seeds]
+    if not listed or min(listed) < 0 or len({*listed}) < len(listed):
+        raise ValueError(f"seeds={seeds}: need a number of seeds, or distinct ones that are not negative")
+    return listed
+
+
+def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
+    """Return training settings, their precision resolved."""
+    if isinstance(settings, str):
+        allowed = [name for name in choices("train") if name != "published"]
+        if settings not in allowed:
+            raise ValueError(f"settings={settings!r}: choose from {', '.join(allowed)}, or pass TrainSettings")
+        settings = check("train.", preset("train", settings), TrainSettings)
+    if settings.protocol != "standard":
+        raise ValueError(f"settings.protocol={settings.protocol}: only python -m mdl has it; leave it at standard")
+    precision: Any = pick_precision(settings.precision, device)
+    return replace(settings, precision=precision)
+
+
+def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
+    """Return the predictor that an argument of `codelength` stands for."""
+    if isinstance(model, (Classifier, KernelModel)):
+        return model
+    if isinstance(model, nn.Module) or callable(model):
+        return AnyModule(model, example_shape, k)
+    options = dict(model) if isinstance(model, Mapping) else {"name": model}
+    name = options.get("name")
+    if name not in choices("model"):
+        raise ValueError(
+            f"model={name!r}: choose from {', '.join(choices('model'))}, or pass a torch.nn.Module, a function that "
+            "makes one, or a scikit-learn classifier"
+        )
+    section = check_target("model", {**preset("model", str(name)), **options}, "model")
+    built: Any = Target(section).build(Model, tuple(input_shape), k)
+    return built
+
+
+def on_device(
+    parts: Mapping[str, LabelledImages], device: torch.device, crop_padding: float, *, flip: bool
+) -> dict[str, DeviceImages]:
+    """Copy every part to the device, standardised by the training images; only these are cropped and mirrored."""
+    statistics = channel_statistics(parts["train"].images)
+    side = max(parts["train"].images.shape[-2:])
+    return {
+        name: DeviceImages(
+            part,
+            statistics["channel_mean"],
+            statistics["channel_std"],
+            padding=round(crop_padding * side) if name == "train" else 0,
+            flip=flip and name == "train",
+            device=device,
+        )
+        for name, part in parts.items()
+    }
