@@ -40,7 +40,9 @@ def as_covariances(values: Any, name: str) -> Tensor:
     Raises:
         ValueError: not square, complex, not finite, asymmetric, or with a negative eigenvalue.
     """
-    matrices = as_tensor(values, name)
+    # a tensor as it is: gradients pass through it
+    strided = isinstance(values, Tensor) and values.layout == torch.strided
+    matrices = values if strided else as_tensor(values, name)
     if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or not matrices.numel():
         raise ValueError(f"{name} has shape {list(matrices.shape)}: covariances are square matrices, [..., d, d]")
     if matrices.is_complex():
