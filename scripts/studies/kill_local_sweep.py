@@ -57,10 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _launch(sweep: Sequence[str], tasks: KilledTasks) -> subprocess.Popen:
     where = [f"runs_dir={tasks.runs}", f"cache_dir={tasks.cache}"]
     with (tasks.diary.parent / "shells.log").open("a") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "mdl", "-m", *sweep, *where], stdout=log, stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # several threads sum in no fixed order
-        )  # fmt: skip
+        return subprocess.Popen([sys.executable, "-m", "mdl", "-m", *sweep, *where], stdout=log, stderr=log)
 
 
 def _finish(*shells: subprocess.Popen) -> None:

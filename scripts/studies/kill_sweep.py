@@ -11,7 +11,6 @@ were computed twice, and files left over.
 
 import itertools
 import multiprocessing
-import os
 import random
 import signal
 import tempfile
@@ -40,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
     parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
     options = parser.parse_args(arguments)
-    os.environ["OMP_NUM_THREADS"] = "1"  # several threads sum in no fixed order
     tasks = [options.overrides] if options.overrides else list(itertools.islice(sweep(), options.runs))
     chance = random.Random(options.seed)
     with (

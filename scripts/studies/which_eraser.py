@@ -1,6 +1,6 @@
 """Probes of held-out data after every eraser: five kinds of probes on four datasets (docs/which_eraser.md).
 
-    OMP_NUM_THREADS=1 python -m scripts.studies.which_eraser --data CIFAR --out docs/which_eraser.json
+    python -m scripts.studies.which_eraser --data CIFAR --out docs/which_eraser.json
 
 Every split of a dataset has three parts: the training part, which erasers and probes are fitted to; the calibration
 part, which the probes' probabilities are fitted to; and the test part, of which all figures are. A cell is one eraser

@@ -26,9 +26,9 @@ def reason_to_skip() -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with SLURM's commands pointed at the cluster; one thread per task, for equal sums."""
+    """This process's, with SLURM's commands pointed at the cluster."""
     line = subprocess.run([SCRIPT, "env"], capture_output=True, text=True, check=True).stdout
-    return {**os.environ, "SLURM_CONF": line.partition("=")[2].strip(), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "SLURM_CONF": line.partition("=")[2].strip()}
 
 
 def slurm(*command: str) -> str:
