@@ -201,7 +201,7 @@ def _joined(refused: str, words: Sequence[str]) -> str:
     """Return the override that the shell has split at blanks next to a comma; empty where there is none."""
     joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
     part = refused.strip(",")
-    return next((word for word in joined if word not in words and "=" in word and part in word), "")
+    return next((word for word in joined if word not in words and word.count("=") == 1 and part in word), "")
 
 
 def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:

@@ -203,7 +203,7 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     for required in ("name", "_target_"):
         if section.get(required) is None:
             raise ConfigError(f"{key}.{required} is missing: every {kind} names itself and its class")
-        if not isinstance(value := section[required], str) or not value.strip():
+        if not isinstance(value := section[required], str) or (required == "name" and not value.strip()):
             raise ConfigError(f"{key}.{required}={written(value)}: must be a text, and not empty")
     target = Target(section)
     resolved = target.resolve(imported(TARGETS[kind]))
