@@ -16,6 +16,7 @@ from erasure import (
     GradientEraser,
     LeaceEraser,
     OracleLeaceEraser,
+    PublishedGradientEraser,
     QleaceEraser,
     RandomEditEraser,
 )
@@ -142,6 +143,14 @@ def test_an_eraser_outlives_its_process_and_moves(digits, kind: type[Eraser], tm
     torch.testing.assert_close(single(x.float(), z), eraser(x.float(), z), rtol=0, atol=2e-5)
     assert repr(eraser).startswith(f"{kind.__name__}(d=64, k=10, erased_order={kind.erased_order}")
     assert len(repr(eraser)) < 120
+
+
+def test_an_eraser_within_an_eraser_moves_with_it(digits) -> None:
+    x, z = digits
+    outer = PublishedGradientEraser.from_moments(ClassMoments.fit(x, z), weights=(0.01, 0.01, 1.0))
+    moved = outer.to(torch.float32)
+    assert {tensor.dtype for tensor in moved.leace.state_dict().values()} == {torch.float32}
+    assert {tensor.dtype for tensor in outer.leace.state_dict().values()} == {torch.float64}
 
 
 def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> None:

@@ -90,7 +90,7 @@ def test_fits_to_enough_examples_and_erasers_that_promise_nothing_do_not_warn(di
 
 
 def test_layers_warn_once(caplog) -> None:
-    network = torch.nn.Sequential(torch.nn.Linear(100, 90), torch.nn.ReLU(), torch.nn.Linear(90, 80))
+    network = torch.nn.Sequential(torch.nn.Linear(100, 90), torch.nn.ReLU(), torch.nn.Linear(90, 80)).eval()
     x, z = two_classes(60, 100)
     fit_layers(network, [(x.float(), z)], ["0", "1", "2"], num_classes=2)
     assert [record.name for record in caplog.records] == ["erasure.few_examples"]

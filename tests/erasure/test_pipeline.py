@@ -284,12 +284,13 @@ class Textures(Source):
     """Three classes of 60 images, and the side that they are brought to."""
 
     size: int
+    count: int = 180
     version = 1
 
     def load(self) -> RawImages:
         generator = torch.Generator().manual_seed(0)
-        images = torch.rand(180, 3, self.size, self.size, generator=generator)
-        return RawImages(LabelledImages(images, torch.arange(180) % 3), None, ("bark", "cloth", "sand"))
+        images = torch.rand(self.count, 3, self.size, self.size, generator=generator)
+        return RawImages(LabelledImages(images, torch.arange(self.count) % 3), None, ("bark", "cloth", "sand"))
 
     def content(self) -> str:
         return "textures"
@@ -314,6 +315,10 @@ def test_too_few_images_for_an_eraser_are_named_before_it_is_fitted_and_when_it_
     erase(Textures(size=6, **options), LeaceEraser, Cache(tmp_path))  # as it says
     erase(Textures(size=12, **options), IdentityEraser, Cache(tmp_path))
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    erase(Textures(size=12, count=150, **options), LeaceEraser, Cache(tmp_path))
+    assert "from 108 examples" in caplog.text
+    assert "dataset.size=5)" in caplog.text, "images of 3 * 6 * 6 values are no fewer than 108"
+    caplog.clear()
     erase(Textures(size=6, **options), QleaceEraser, Cache(tmp_path))
     (warning,) = [record.getMessage() for record in caplog.records if "cannot be estimated" in record.getMessage()]
     assert "class covariances cannot be estimated from the 43 examples of a class, of 108 values each" in warning

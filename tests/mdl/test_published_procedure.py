@@ -158,8 +158,14 @@ def losses_by_load_state_dict(own: TrainSettings) -> list[float]:
     return losses
 
 
+def test_no_more_epochs_are_left_than_either_limit_allows() -> None:
+    assert training(settings(max_epochs=2)).epochs_left == 2
+    assert training(settings(max_epochs=100)).epochs_left == 3  # of its patience
+
+
 def test_it_learns_and_scores_the_training_sequence_and_the_average() -> None:
     run = training(settings(**{"published.patience_epochs": 10}), n=400)
+    assert run.averaged_loss(examples(300, 3)) == pytest.approx(2.0)  # bits, of four classes and a readout of zeros
     for _ in run.run():
         pass
     test = examples(300, 3)
@@ -220,7 +226,7 @@ def test_a_training_that_is_interrupted_is_saved_before_its_next_epoch(tmp_path:
 
 
 def test_validation_and_test_have_no_image_in_common(tmp_path: Path) -> None:
-    """Other labels of the part that tests change its loss alone: no training, and no validation loss."""
+    """Other labels of the part that tests change its loss alone, and those of some validation images theirs alone."""
     sizes = ["mdl.num_chunks=2", "mdl.min_chunk=300"]
     learns = ["train=published", "train.precision=float32", "train.warmup_steps=0", "train.max_epochs=3"]
     own = ["model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled", f"cache_dir={tmp_path / 'cache'}"]
@@ -237,8 +243,9 @@ def test_validation_and_test_have_no_image_in_common(tmp_path: Path) -> None:
     (before, curve), (tested, same_curve) = losses("a", 0, 0), losses("b", trained_on, data.train_size)
     assert tested.ce_test_bits != before.ce_test_bits
     assert (tested.ce_validation_bits, same_curve) == (before.ce_validation_bits, curve)
-    validated, _ = losses("c", data.train_size, len(order))
+    validated, _ = losses("c", data.train_size, data.train_size + 10)  # too few to stop or undo an epoch
     assert validated.ce_validation_bits != before.ce_validation_bits
+    assert validated.ce_test_bits == before.ce_test_bits
 
 
 def test_branches_are_dropped_when_it_is_scored() -> None:
@@ -306,10 +313,10 @@ def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> No
 
 
 def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable, caplog: pytest.LogCaptureFixture) -> None:
-    asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.max_epochs=9")
+    asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.max_epochs=9", "train.warmup_steps=20")
     outcome = command(COMMAND, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
-    assert "images or fewer, train.max_epochs=9 end before the 1,000 steps of train.warmup_steps" in caplog.text
+    assert "on 100 images or fewer, train.max_epochs=9 end before the 20 steps of train.warmup_steps" in caplog.text
     (path,) = (tmp_path / "runs").glob("*/result.json")
     result = read_result(path)
     assert isinstance(result, MdlResult)

@@ -172,8 +172,12 @@ def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
     x, z = few
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     eraser, details = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS), list[str]()
-    with on_progress(lambda _title, _done, detail: details.append(detail)):
+    shares = list[float]()
+    with on_progress(lambda _title, done, detail: (details.append(detail), shares.append(done))):
         erased = eraser.fit_transform(x, z)
+    of_images = [share for share, detail in zip(shares, details, strict=True) if "iteration" in detail]
+    assert of_images == sorted(of_images)
+    assert 0 <= of_images[0] < 0.3 < 0.9 < of_images[-1] <= 1
     assert details[:3] == [f"decomposition of class {j}" for j in range(3)]  # before the first round
     # in float64: line searches amplify the rounding of sums in another order, in float32 to whole grey levels
     torch.testing.assert_close(eraser(x[order], z[order]), erased[order], rtol=0, atol=1e-11)

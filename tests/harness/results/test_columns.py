@@ -11,7 +11,7 @@ from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
 from harness.results.arrange import Comparison, arrange
 from harness.results.columns import BY_NAME, table_of
-from harness.results.read import read_runs
+from harness.results.read import StoredRun, read_runs
 from tests.made_up_runs import write_run
 
 
@@ -27,7 +27,7 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(runs: Sequence[Result]) -> Comparison:
+def compared(runs: Sequence[Result | StoredRun]) -> Comparison:
     (only,) = arrange(runs)
     return only
 
@@ -70,6 +70,23 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
     below = BY_NAME["crossing"]
     assert [below.text(entry) for entry in alike.finished] == ["", ""]
+
+
+def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
+    control, erased = results(tmp_path, (0, 1, 2, 3, 4))
+    crossing = BY_NAME["crossing"]
+    assert [crossing.text(entry) for entry in compared([control, erased]).entries] == ["", "no"]
+    swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
+    assert [crossing.text(entry) for entry in compared(swapped).entries] == ["", "from n = 1,024, backfires"]
+
+
+def test_an_unfinished_run_has_its_mark_and_no_number(tmp_path: Path) -> None:
+    control, _ = (write_run(tmp_path, dataset="digits", eraser=eraser) for eraser in ("control", "qleace"))
+    (control.directory / "result.json").unlink()
+    table = table_of(compared(read_runs([tmp_path])))
+    unfinished, finished = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
+    assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "†unfinished")
+    assert "†" not in finished["bits per label"]
 
 
 def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:

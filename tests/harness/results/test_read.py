@@ -48,6 +48,15 @@ def test_results_of_different_versions_are_named(runs) -> None:
     assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in problems[-1]
 
 
+def test_runs_that_have_not_finished_are_named_and_of_no_version(runs) -> None:
+    write_small_run(runs, "control")
+    unfinished = write_small_run(runs, "leace")
+    (unfinished.directory / "result.json").unlink()
+    problems: list[str] = []
+    assert len(read_runs([runs], problems.append)) == 2
+    assert problems == [f"{unfinished.directory}: no result.json: unfinished, shown as incomplete"]
+
+
 def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> None:
     """Anything from nothing to the uniform code's price and the few bits that learning costs; no more, no less."""
     cheap, dear, free = (write_small_run(runs, eraser) for eraser in ("control", "leace", "qleace"))

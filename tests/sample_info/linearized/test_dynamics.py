@@ -108,6 +108,16 @@ def removed_set(removed: Tensor, kernel: Tensor, residual: Tensor, descent: Line
     return difference
 
 
+def test_its_minimum_is_where_endless_training_ends() -> None:
+    kernel, _, residual = some_kernels(10, 2)
+    trained, converged = (
+        LinearizedDynamics(kernel, residual, DESCENTS[name]) for name in ("decay", "converged, decay")
+    )
+    for dynamics in (trained, converged):
+        assert torch.equal(dynamics.at_minimum.coefficients, converged.coefficients)
+    assert not torch.allclose(trained.coefficients, converged.coefficients)
+
+
 @pytest.mark.parametrize("k", [1, 3])
 def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross_validates(k: int) -> None:
     """Allen's PRESS: with outputs of 0 at w_0, y_i - f_-i(x_i) = (A⁻¹)_ii⁻¹ (A⁻¹ y)_i at the minimum."""
@@ -235,3 +245,12 @@ def test_a_block_takes_the_memory_it_was_given_and_not_much_less(name: str, meth
         dynamics.effects(block, held_out)
     assert memory / 40 < largest.bytes < memory
     assert 1 < len(block) < 40
+
+
+def test_all_changes_take_the_memory_they_were_given_where_there_are_many_held_out_inputs() -> None:
+    kernel, _, residual = some_kernels(40, 3)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS["converged"])
+    held_out = torch.randn(3 * 2000, len(kernel), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with Largest() as largest:
+        leave_one_out(dynamics, held_out, memory_bytes=10 * 8 * 4 * len(held_out))  # of ten examples
+    assert largest.bytes == pytest.approx(10 * 8 * len(held_out), rel=0.2)

@@ -4,10 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.result import InformationResult
 from harness.results.arrange import arrange
+from harness.results.read import read_runs
+from harness.sample_info_fields import SummaryCurves
 from sample_info.__main__ import headline
-from sample_info.report.tables import tables_of
+from sample_info.report.tables import accuracy_of, tables_of
 from tests.made_up_runs import write_information_run
 
 
@@ -64,6 +68,32 @@ def test_estimates_are_counted_over_seeds(tmp_path: Path) -> None:
     assert row["within a factor of 2, by the estimate"] == "1,100 of 2,000"
     assert row["believed, and truly within"] == "27 of 30"
     assert row["doubted, and truly not"] == "27 of 40"
+
+
+def test_there_are_tables_only_of_what_runs_have(tmp_path: Path) -> None:
+    """Runs are listed, also one that has not finished, and subgroups, which one has; references and others, no run."""
+    unfinished = write_information_run(tmp_path, "leace")
+    (unfinished.directory / "result.json").unlink()
+    write_information_run(tmp_path, summaries=None)
+    tables = {table.name.removeprefix("sample-info-"): table for table in tables_of(arrange(read_runs([tmp_path])))}
+    assert [*tables] == ["runs", "groups"]
+    rows = [dict(zip(tables["runs"].headings, row, strict=True)) for row in tables["runs"].rows]
+    assert {row["eraser"]: (row["notes"], bool(row["F-SI, mean"])) for row in rows} == {
+        "control": ("between seeds: r = 0.40", True),
+        "LEACE": ("†unfinished", False),
+    }
+    assert len(tables["groups"].rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "described"),
+    [(None, ""), ("same", ""), ({"name": "mlp", "width": 16}, " (name=mlp, width=16)")],
+)
+def test_summaries_say_which_network_was_trained_again(model: Any, described: str) -> None:
+    curves = SummaryCurves(network="trained", removed=[0.0], accuracy={"top": [[0.9]]}, classes_left={"top": [[10]]})
+    config = {"sample_info": {"summaries": {"model": model}}}
+    assert accuracy_of(curves, config, None) == f"of the network trained again{described}"
+    assert accuracy_of(replace(curves, network="linearized"), config, None) == "of the linearised network"
 
 
 def test_one_summary_without_a_class_is_marked(tmp_path: Path) -> None:
