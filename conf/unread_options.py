@@ -51,7 +51,9 @@ def _unread_by_parts(config: Config) -> dict[str, str]:
         target = Target(getattr(config, group))
         readers: Mapping[str, str] = target.resolve().unread_options(target.options)  # pyright: ignore[reportAttributeAccessIssue]
         name = f"{group}={target.section['name']}"
-        unread |= {f"{group}.{option}": no_effect(name, reader) for option, reader in readers.items()}
+        for option, reader in readers.items():  # a library's option, or a part in words
+            reads = reader if " " in reader else f"{group}.{reader}"
+            unread[f"{group}.{option}"] = no_effect(name, reads)
     return unread
 
 

@@ -168,7 +168,7 @@ def require_plain(values: Any, most: int) -> None:
         count += 1
         if count > most or depth > _DEEPEST:
             raise ValueError(f"holds more than {most:,} values, or more than {_DEEPEST} within each other")
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):
             left += [(key, entry, depth + 1) for entry in value]
         elif isinstance(value, dict):
             if wrong := [key for key in value if not isinstance(key, str)]:

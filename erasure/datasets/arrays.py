@@ -59,7 +59,7 @@ class Arrays(Source):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
-        held_out = {} if options["test_x_key"] is None else {"test_fraction": "dataset.test_x_key=null"}
+        held_out = {} if options["test_x_key"] is None else {"test_fraction": "test_x_key=null"}
         return {"flip": "a dataset of images", **held_out}
 
     def load(self) -> RawImages:

@@ -65,7 +65,7 @@ class HuggingFaceTable(Source):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
-        return {} if options["test_split"] is None else {"test_fraction": "dataset.test_split=null"}
+        return {} if options["test_split"] is None else {"test_fraction": "test_split=null"}
 
     def load(self) -> RawImages:
         if (damage := hub_download.damage(self._location())) is not None:

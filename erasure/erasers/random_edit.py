@@ -56,7 +56,7 @@ class RandomEditEraser(Eraser):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
-        return {} if options["edit_size"] is None else {"reference": "eraser.edit_size=null"}
+        return {} if options["edit_size"] is None else {"reference": "edit_size=null"}
 
     @classmethod
     def from_moments(

@@ -43,7 +43,7 @@ GOOD = {
         "name": "d", "_target_": "erasure.datasets.digits.Digits", "flip": False, "validation_size": None,
         "test_fraction": 0.2, "split_seed": 0, "normalize": "none",
     },
-    "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
+    "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 0},
     "model": {"name": "m", "_target_": "models.polynomial.PolynomialClassifier", "degree": 1, "sketch": None},
     "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": "all", "group": {"count": 1}},
     "seeds": [0], "device": "cpu", "dtype": "float32", "runs_dir": "r", "cache_dir": "c",
@@ -58,7 +58,7 @@ def test_values_take_the_types_of_the_signature() -> None:
     checked = validate(GOOD, Own)
     assert checked.part == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size="all", group=Group(count=1))
     assert isinstance(checked.part.rate, float)
-    assert checked.eraser["rank_tolerance"] == 1.0
+    assert checked.eraser["rank_tolerance"] == 0.0
     group = {"count": 1, "buffer": 3}
     assert checked.plain["part"] == {
         "width": 3, "rate": 1.0, "pair": [1.0, 2.0], "kind": "a", "size": "all", "group": group, "_quiet": False

@@ -36,7 +36,7 @@ def test_a_target_builds_its_class_from_its_options() -> None:
     options = {"width": 4, "depth": 1, "activation": "relu", "parametrization": "mup"}
     model = Target({"name": "m", "_target_": "models.mlp.MLP", **options})
     assert model.build(MLP, (1, 2, 2), 3).readout.weight.shape == (3, 4)
-    assert Target(GOOD["eraser"]).options == {"rank_tolerance": 1}
+    assert Target(GOOD["eraser"]).options == {"rank_tolerance": 0}
     with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
         model.build(TrainSettings)
 

@@ -17,7 +17,7 @@ from sample_info.references.retraining import GradientDescent, halves, positions
 from tests.sample_info.problems import draws
 
 SMALL = ["model.width=128", "sample_info.examples=60", "sample_info.held_out=40", "sample_info.training.steps=300"]
-SMALL += ["logger.mode=disabled", "sample_info.references.subsets=30", "sample_info.references.examples=10"]
+SMALL += ["logger.mode=disabled", "sample_info.references.subsets=30"]
 
 
 def statistic(test: Any, a: Tensor, b: Tensor) -> float:

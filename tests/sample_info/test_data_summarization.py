@@ -148,7 +148,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         (["sample_info.summaries.removed=[-0.1]"], "sample_info.summaries.removed[0]=-0.1: must be at least 0"),
         (["sample_info.summaries.removed=[0.5,0.2]"], "must increase"),
         (["sample_info.summaries.removed=[0.99]"], "leaves 1 of 60 examples"),
-        (["sample_info.summaries.model={depth: 2}"], "needs summaries.orders and summaries.network=trained"),
+        (["sample_info.summaries.model={depth: 2}"], "has no effect with sample_info.summaries.network=linearized"),
         (
             [*TRAINED, "sample_info.training.steps=converged"],
             "sample_info.summaries.network=trained: networks are trained for it step by step",
@@ -184,7 +184,7 @@ def test_bad_input_is_one_line_before_anything_is_loaded(command, overrides, sai
                 "sample_info.summaries.orders=[top]",
                 "sample_info.training.learning_rate=0.0365",
             ],  # stable on all of them
-            "sample_info.summaries.removed=0.5: learning_rate=0.0365: gradient descent diverges on this kernel from",
+            "sample_info.summaries.removed=0.5: sample_info.training.learning_rate=0.0365: gradient descent diverges on this kernel from",
         ),
     ],
 )
