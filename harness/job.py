@@ -71,7 +71,10 @@ class Job(Generic[C_co]):
         Raises:
             ValueError: a value that its part refuses, or that no reader of the run would believe.
         """
-        require_config(config.plain, command)
+        try:
+            require_config(config.plain, command)
+        except ValueError as error:
+            raise ValueError(f"the configuration {error}: choose a value within these limits") from None
         return Job(command, config, Target(config.dataset).build(Source))
 
     @classmethod

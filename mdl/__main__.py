@@ -34,6 +34,11 @@ def execution(config: "MdlConfig") -> Executable:
     code = "kernel" if is_kernel else "train.protocol=published" if is_published else f"mdl.code={settings.code}"
     unread = unread_options(code, config.model["name"])
     require_read(job.config, unread, {"train.precision": pick_precision("auto", config.device)})
+    if is_published and settings.num_chunks < 3:
+        raise ValueError(
+            f"mdl.num_chunks={settings.num_chunks}: train.protocol=published trains on all sizes but the last, and needs "
+            "two: set mdl.num_chunks to at least 3"
+        )
 
     def functions() -> Functions:
         if is_kernel:

@@ -107,13 +107,7 @@ def load(job: Job[MdlConfig]) -> PublishedData:
     """
     names, where = ("train", "validation"), split_positions(job)
     k = len(where["train"].labels.unique())
-    sizes = rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl, k)
-    if len(sizes) < 3:
-        raise ValueError(
-            f"mdl.num_chunks={len(sizes)}: train.protocol=published trains on all sizes but the last, and needs two: "
-            "set mdl.num_chunks to at least 3"
-        )
-    warn_of_few(sizes, k)
+    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl, k), k)
     dataset, dtype = erased(job), getattr(torch, job.config.train.precision)
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)

@@ -147,7 +147,7 @@ def test_cached_keys_are_those_of_erased_states_and_texts_are_continued_from_the
         assert mean_gap(values.transpose(1, 2).flatten(2), PARITY) < 0.1
     with torch.no_grad():
         values = model(TOKENS, use_cache=True).past_key_values.layers[1].values
-    assert mean_gap(values.transpose(1, 2).flatten(2), PARITY) > 0.2
+    assert mean_gap(values.transpose(1, 2).flatten(2), PARITY) > 0.15
     assert torch.equal(model.generate(start, **options), plain)
 
 

@@ -1,4 +1,4 @@
-"""Codelengths in Python: the command's numbers, plain loops, any network, refusals."""
+"""Codelengths in Python: the command's numbers, plain loops, any network, refusals (`train.examples_in_memory`)."""
 
 import itertools
 import math

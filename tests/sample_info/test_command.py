@@ -219,7 +219,8 @@ def test_adversarial_examples_are_a_group(command) -> None:
     plain = load(
         job_of(
             validate(
-                config | {"sample_info": {**options, "data": {**options["data"], "adversarial": 0.0, "epsilon": 0.01}}}, SampleInfoConfig
+                config | {"sample_info": {**options, "data": {**options["data"], "adversarial": 0.0, "epsilon": 0.01}}},
+                SampleInfoConfig,
             )
         )
     )
