@@ -36,8 +36,8 @@ def execution(config: "MdlConfig") -> Executable:
     require_read(job.config, unread, {"train.precision": pick_precision("auto", config.device)})
     if is_published and settings.num_chunks < 3:
         raise ValueError(
-            f"mdl.num_chunks={settings.num_chunks}: train.protocol=published trains on all sizes but the last, and needs "
-            "two: set mdl.num_chunks to at least 3"
+            f"mdl.num_chunks={settings.num_chunks}: train.protocol=published trains on all sizes but the last, and "
+            "needs two: set mdl.num_chunks to at least 3"
         )
 
     def functions() -> Functions:
