@@ -137,7 +137,7 @@ class Source(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options that have no effect beside the others, each with what would read it."""
+        """Return the options without effect beside the others, each with what reads it: NAME=VALUE, or words."""
         return {}
 
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case

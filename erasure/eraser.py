@@ -97,7 +97,7 @@ class Eraser(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options that have no effect beside the others, each with what would read it."""
+        """Return the options without effect beside the others, each with what reads it: NAME=VALUE, or words."""
         return {}
 
     @classmethod

@@ -76,8 +76,8 @@ class Kernel(KernelModel):
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
         if options.get("kernel") == "rbf":
-            return {"depth": "model.kernel=ntk"}
-        return {"bandwidth": "model.kernel=rbf"}
+            return {"depth": "kernel=ntk"}
+        return {"bandwidth": "kernel=rbf"}
 
     def drawn(self, generator: torch.Generator, x: Tensor) -> "Kernel":  # noqa: ARG002, nothing is
         return self
