@@ -44,7 +44,7 @@ class CovarianceFactor:
         tolerance = len(self._live) * _EPS
         noise = _rounding_variance(relative, epsilon)
         # L Lᵀ is within rounding of Σ, so that its least eigenvalue tells a singular Σ; pivots may lie far above it.
-        self.full_rank = bool((info == 0) & (least_eigenvalue(factor) > max(100 * tolerance, noise)))
+        self.full_rank = bool((info == 0) & (least_eigenvalue(factor) > noise.clamp(min=100 * tolerance)))
         if self.full_rank:
             self._cholesky = factor
             self.rank = len(factor)
@@ -112,16 +112,15 @@ class CovarianceFactor:
         return full
 
 
-def _rounding_variance(relative: Tensor, epsilon: float) -> float:
+def _rounding_variance(relative: Tensor, epsilon: float) -> Tensor:
     """Return the variance, of coordinates of unit variance, below which a direction may be rounding of the data alone.
 
     Rounding to a relative `epsilon` adds ε²/12 times the mean square of a coordinate. The states of a network have
     been rounded many times, also by erasers that amplify it: 6,000 times as much was seen in float32. The power of 2/3
     allows 9e4 times there, but 60 times in bfloat16, and bounds how much an eraser amplifies the rounding of its input.
     """
-    if not len(relative):
-        return 0.0
-    return float(epsilon**2 / 12 * (1 + relative.square()).median()) ** (2 / 3)
+    squares = 1 + relative.square()
+    return (epsilon**2 / 12 * (squares.median() if len(squares) else squares.sum())) ** (2 / 3)
 
 
 def least_eigenvalue(lower: Tensor) -> Tensor:

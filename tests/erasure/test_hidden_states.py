@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from erasure import ClassMoments, ConceptMoments, IdentityEraser, LeaceEraser, attach, erase, fit_layers, fold_layers
+from erasure import ClassMoments, ConceptMoments, IdentityEraser, LeaceEraser, erase, fit_layers, fold_layers
 from tests.processes import PROCESSES
 
 BLOCKS = [f"blocks.{i}" for i in range(4)]
@@ -103,59 +103,6 @@ def test_a_module_that_does_not_run_once_is_refused(name: str, times: int) -> No
     batches = [(torch.randn(8, 4), torch.arange(8) % 2)]
     with pytest.raises(ValueError, match=f"{name} runs {times} times in a pass: only what runs once"):
         fit_layers(Shared().eval(), batches, [name], num_classes=2)
-
-
-def test_a_module_that_does_not_run_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    model, eraser = Shared(), LeaceEraser.fit(torch.randn(8, 4), torch.arange(8) % 2)
-    with erase(model, {"idle": eraser}):
-        model(torch.randn(3, 4))
-        assert "idle did not run, so that nothing is erased there" in caplog.text
-        model(torch.randn(3, 4))
-    assert len(caplog.records) == 1
-    with erase(model, {"idle": eraser}):
-        model.idle(torch.randn(3, 4))
-    assert len(caplog.records) == 1
-
-
-def hooks_of(model: nn.Module) -> int:
-    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-
-
-def test_an_error_leaves_nothing_behind() -> None:
-    model, x, z = nn.Sequential(nn.Linear(6, 6), nn.ReLU()).eval(), torch.randn(60, 6), torch.arange(60) % 2
-    eraser, before = LeaceEraser.fit(model(x).detach(), z), model(x)
-    for wrong in ({"0": eraser, "typo": eraser}, {"0": eraser, "1": lambda x: x}, {"0": eraser, "1": LeaceEraser}):
-        with pytest.raises(ValueError, match=r"no module 'typo'|erasers\['1'\] is .*: give a fitted eraser"):
-            attach(model, wrong)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(KeyError), erase(model, {"0": eraser}):
-        raise KeyError
-    for batches in ([(x, z), (x[:, :5], z)], [(x, z), (x, z[:50])]):
-        with pytest.raises((ValueError, RuntimeError)):
-            fit_layers(model, batches, ["0", "1"], num_classes=2)
-    assert hooks_of(model) == 0
-    assert "forward" not in vars(model[0])
-    assert torch.equal(model(x), before)
-
-
-def test_attached_erasers_come_first_in_the_order_of_attachment_until_they_are_removed() -> None:
-    model, x = nn.Sequential(nn.Identity()), torch.randn(5, 4)
-    seen = list[Tensor]()
-    model[0].register_forward_hook(lambda *arguments: seen.append(arguments[-1]))
-    first, second = attach(model, {"0": Shift(torch.zeros(4), 2)}), attach(model, {"0": Plus(torch.zeros(4), 2)})
-    assert torch.equal(model(x), 2 * x + 1)
-    assert torch.equal(seen[0], 2 * x + 1)
-    first.remove()
-    first.remove()
-    assert torch.equal(model(x), x + 1)
-    second.remove()
-    assert torch.equal(model(x), x)
-
-
-class Plus(Shift):
-    version = 1
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        return x + 1
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((5,), 5), ((4, 5), 5), ((3, 2, 5), 30)])

@@ -19,6 +19,8 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
     monkeypatch.setattr(erasers, "installed", lambda _: False)
     monkeypatch.setattr(erasers, "STREAM", 5)
     monkeypatch.setattr(erasers, "IMAGES", 10)
+    monkeypatch.setattr(erasers, "LAYER_DEPTHS", (2,))
+    monkeypatch.setattr(erasers, "LAYER_BATCHES", 1)
     monkeypatch.setattr(timm, "create_model", functools.partial(timm.create_model, depth=1))
     assert erasers.main([*SMALL, "--json", str(tmp_path / "rows.json")]) == 0
     printed = capsys.readouterr().out
@@ -35,6 +37,8 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
     ):
         assert work in works
         assert work in printed
+    runs = {row["who"]: row["note"] for row in saved["rows"] if row["what"].startswith("2 blocks, 1 batches")}
+    assert {note.split()[0] for note in runs.values()} == {"4.0"}  # one full pass, and each block once
     assert "synthetic" in saved["title"]
     ours = [row for row in saved["rows"] if row["who"].startswith("ours")]
     assert all(row["cost"]["seconds"] > 0 for row in ours)
