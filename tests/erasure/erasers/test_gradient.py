@@ -173,7 +173,12 @@ def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     eraser, details = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS), list[str]()
     shares = list[float]()
-    with on_progress(lambda _title, done, detail: (details.append(detail), shares.append(done))):
+
+    def note(_title: str, done: float, detail: str) -> None:
+        details.append(detail)
+        shares.append(done)
+
+    with on_progress(note):
         erased = eraser.fit_transform(x, z)
     of_images = [share for share, detail in zip(shares, details, strict=True) if "iteration" in detail]
     assert of_images == sorted(of_images)
