@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, moments_of
-from erasure.inputs import as_tensor, check_batch, leading_shape
+from erasure.inputs import as_tensor, check_batch, leading_shape, require_same_columns, require_same_rows
 from erasure.moments import ClassMoments
 from erasure.order_spectra import Whitening, order_spectrum
 from erasure.predictability import linear_prediction, quadratic_prediction
@@ -146,6 +146,9 @@ def certify(
         ValueError: shapes that do not match, values that are integers or not finite, or training examples that are all
             alike.
     """
+    for other in (z, erased):
+        require_same_rows(original, other)
+    require_same_columns(original, erased, "erased")
     original, erased = as_tensor(original, "original"), as_tensor(erased, "erased")
     if original.shape != erased.shape:
         shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"

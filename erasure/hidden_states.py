@@ -243,7 +243,15 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
     rows = states.reshape(leading.numel(), -1)
     known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     if mask is not None:
-        known = _spread("the mask", as_tensor(mask, "mask").to(rows.device) != 0, leading)
+        values = as_tensor(mask, "mask").to(rows.device)
+        if not ((values == 0) | (values == 1)).all():
+            raise ValueError("the mask holds other values than 0 and 1: pass 1 for tokens to keep, 0 for padding")
+        if values.ndim > len(leading):
+            raise ValueError(
+                f"the mask has shape {list(values.shape)}, but the module gives one state for each example, "
+                f"{list(states.shape)}: fit modules of single states without mask="
+            )
+        known = _spread("the mask", values != 0, leading)
     concepts = {}
     for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
         concepts[name] = _spread("z", as_tensor(values, "z").to(rows.device), leading)

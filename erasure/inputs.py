@@ -279,6 +279,13 @@ def require_same_rows(x: Any, z: Any) -> None:
             )
 
 
+def require_same_columns(x: Any, other: Any, name: str) -> None:
+    """Raise ValueError for frames whose columns have the same names in another order; numbers go by position."""
+    mine, theirs = ([*map(str, getattr(one, "columns", ()))] for one in (x, other))
+    if mine != theirs and sorted(mine) == sorted(theirs):
+        raise ValueError(f"{name} has the columns of x in another order: pass {name}[list(x.columns)]")
+
+
 def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
     """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
 

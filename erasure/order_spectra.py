@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, check_batch, leading_shape, values_per_example
+from erasure.inputs import as_tensor, check_batch, leading_shape, require_same_rows, values_per_example
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
 _ROUNDS = 12
@@ -153,6 +153,7 @@ def order_spectrum(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
     generator = torch.Generator().manual_seed(seed)
+    require_same_rows(x, z)
     x, z = as_tensor(x, "x"), as_tensor(z, "z")
     dim = values_per_example(x, z) if whitening is None else len(whitening.centre)
     rows, labels = check_batch(x, z, dim, max(2, int(z.long().max()) + 1 if z.numel() else 0))

@@ -1,6 +1,7 @@
 """`codelength`: how many bits the labels y cost, given x, in a prequential code by networks, classifiers or kernels."""
 
 import itertools
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor
 from conf.check import check
 from conf.groups import preset
 from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor
+from erasure.inputs import as_tensor, require_same_columns, require_same_rows
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
@@ -24,6 +25,7 @@ from mdl.block_code import BlockCode, block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes, warn_of_few
+from models.any_module import AnyModule
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
@@ -45,6 +47,7 @@ from train.training import Engine
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
@@ -209,6 +212,9 @@ def codelength(
     Raises:
         ValueError: a value that is refused; says what is allowed.
     """
+    require_same_rows(x, y)
+    for name, given in (("validation", validation), ("test", test)):
+        require_same_columns(x, None if given is None else given[0], f"{name} x")
     z, classes = class_positions(y)
     images, k, seeds = as_images(x, len(z)), len(classes), require_seeds(seeds)
     sizes, blocks = _sizes(sizes, len(z), k, "prefix" if validation is None else "given")
@@ -224,6 +230,12 @@ def codelength(
     else:
         where, trained = pick_device(device), train_settings(settings, device)
         built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
+        if isinstance(built, AnyModule) and built.given is not None:
+            log.warning(
+                "%s: every training draws its weights anew, by reset_parameters() of its parts; pass a function that "
+                "makes it to keep an initialisation of its own",
+                built.name,
+            )
         name = model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
         data = on_device(parts, where, trained.crop_padding, flip=flip)
         if isinstance(built, KernelModel):
@@ -247,11 +259,15 @@ def _sizes(
     """Return training sizes, and the settings of the block code."""
     options = preset("mdl", "default") | {"validation": validation}
     if isinstance(sizes, int):
+        if sizes < 2:
+            raise ValueError(f"sizes={sizes}: need at least two training sizes")
         options["num_chunks"] = sizes
     settings = check("mdl.", options, MdlSettings)
     if sizes is None or isinstance(sizes, int):
         return chunk_sizes(n, settings, num_classes), settings
     sizes = [*sizes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ValueError(f"sizes={sizes}: need whole numbers")
     if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
         raise ValueError(f"sizes={sizes}: need two or more, ascending, the last all {n} examples")
     if validation == "prefix" and sizes[0] < 2:
@@ -266,7 +282,10 @@ def _is_classifier(model: Any) -> bool:
 
 def _as_given(x: Any) -> Any:
     """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
-    return x if hasattr(x, "iloc") else as_tensor(x, "x").detach().cpu().numpy()
+    if hasattr(x, "iloc"):
+        return x
+    array = as_tensor(x, "x").detach().cpu()
+    return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 
 
 def _by_kernel(
@@ -363,6 +382,8 @@ def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
     p = np.full((len(z), k), 1 / k)
     if len(seen):
         p[:, seen] = fitted.predict_proba(x) * (len(seen) / k)
+    if not np.isfinite(p).all():
+        raise ValueError(f"model={type(fitted).__name__}: predict_proba returned values that are not finite")
     return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)
 
 

@@ -1,6 +1,7 @@
 """Any `torch.nn.Module` as a network that can be initialised anew and trained for each seed."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,8 +19,9 @@ class AnyModule(Classifier):
     It trains one seed after another (no stacking) and at one learning rate for all weights (no μP).
 
     Args:
-        network: a module, whose parts draw their weights by `reset_parameters()` as PyTorch's layers do; or a function
-            without arguments that makes a module, and is called again for each seed.
+        network: a function without arguments that makes a module, and is called again for each seed; or a module, which
+            is copied, and whose parts draw weights anew by `reset_parameters()` as PyTorch's layers do: weights that it
+            was given in another way are lost in the copy.
         example_shape: of what the module takes, without the batch.
         num_classes: k; the module returns logits [B, k].
 
@@ -33,12 +35,15 @@ class AnyModule(Classifier):
         self.name = _name(network)
         try:
             with _seeded(torch.Generator().manual_seed(0)):
-                made = network if isinstance(network, nn.Module) else network()
+                made = copy.deepcopy(network) if isinstance(network, nn.Module) else network()
         except TypeError as error:
             raise self._refused(f"it cannot be called without arguments ({error})", "wrap it in a lambda") from error
         if not isinstance(made, nn.Module):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
         self.network = made
+        self.given = None  # weights of a module that was passed, before others are drawn
+        if isinstance(network, nn.Module):
+            self.given = {name: weight.detach().clone() for name, weight in self.named_parameters()}
         self.example_shape = tuple(example_shape)
         self._require_resettable()
         self._require_independent_examples(num_classes)
@@ -97,7 +102,7 @@ class AnyModule(Classifier):
             if not isinstance(outputs, Tensor) or outputs.shape != (_EXAMPLES, num_classes):
                 got = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
                 raise self._refused(
-                    f"it returns {got} for {_EXAMPLES} examples of {num_classes} classes",
+                    f"it returns {got} for {_EXAMPLES} examples, and {num_classes} outputs are needed",
                     f"return logits [{_EXAMPLES}, {num_classes}]",
                 )
             if any(not torch.equal(buffer, before[name]) for name, buffer in self.named_buffers()):

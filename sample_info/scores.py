@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 from conf.check import check
 from conf.groups import preset
 from erasure.dataset import LabelledImages
+from erasure.inputs import require_same_columns, require_same_rows
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from models.kernel import KernelModel
@@ -44,8 +45,9 @@ def unique_information(
     The network is linearised at its initial weights, and trained on all examples and without each, in closed form.
 
     Args:
-        model: a name as `python -m sample_info model=` takes it, a dictionary of such options, a torch.nn.Module or a
-            function that makes one. It returns one output for two classes, else one per class.
+        model: a name as `python -m sample_info model=` takes it, a dictionary of such options, or a function that makes
+            a torch.nn.Module; all draw weights for each seed. Or a module, linearised at the weights that it has. It
+            returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
         held_out: inputs like x on which predictions are compared; standardised as x is.
@@ -68,6 +70,10 @@ def unique_information(
     Raises:
         ValueError: a value that is refused; says what is allowed.
     """
+    require_same_rows(x, y)
+    require_same_columns(x, held_out, "held_out")
+    if batch_size < 1 or not memory_gib > 0:
+        raise ValueError(f"batch_size={batch_size}, memory_gib={memory_gib}: both must be positive")
     if not sigma > 0:
         raise ValueError(f"sigma={sigma}: must be a positive number")
     z, classes = class_positions(y)
@@ -91,12 +97,16 @@ def unique_information(
     network = network.to(where).eval()
     labels = data["train"].labels
     targets = one_hot(labels, outputs) if outputs > 1 else labels[:, None]
-    frames = []
-    for s, seed in enumerate(require_seeds(seeds)):
-        on_progress(s / len(require_seeds(seeds)), f"seed {seed}")
+    frames, seeds, given = [], require_seeds(seeds), getattr(network, "given", None)
+    if given is not None and len(seeds) > 1:
+        raise ValueError(
+            f"seeds={[*seeds]}: a module has one set of weights; pass a function that makes it, or seeds=1"
+        )
+    for s, seed in enumerate(seeds):
+        on_progress(s / len(seeds), f"seed {seed}")
         problem = TrainingProblem(
             model=network,
-            weights=initial_weights(network, seed, training.readout_gain),
+            weights=initial_weights(network, seed, training.readout_gain) if given is None else given,
             x=data["train"].images,
             y=targets.double(),
             held_out=data["held_out"].images,

@@ -1,5 +1,6 @@
 """Examples and networks that Python functions are given, in the form that trainings take."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from conf.check import check
 from conf.groups import choices, preset
 from conf.target_class import Target, check_target
 from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor
+from erasure.inputs import as_tensor, require_same_rows
 from erasure.pipeline import channel_statistics
 from harness.device_and_precision import pick_precision
 from models.any_module import AnyModule
@@ -31,13 +32,11 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     Raises:
         ValueError: labels that are not one class per example.
     """
-    values = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
-    if values.ndim != 1 or not len(values):
-        raise ValueError("y: need one label for each example, [n]")
+    values = _labels(y, "y")
+    if values.isna().any():
+        raise ValueError(f"y has no label at place {int(values.isna().to_numpy().argmax())}: leave such examples out")
     if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
         raise ValueError(f"y has type {values.dtype}: labels are integers or strings; cut real numbers into classes")
-    if values.isna().any():
-        raise ValueError(f"y has no label at place {int(values.isna().argmax())}: leave such examples out")
     try:
         positions, classes = pd.factorize(values, sort=True)
     except TypeError as error:
@@ -47,6 +46,23 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
 
 
+def _labels(y: Any, name: str) -> pd.Series:
+    """Return labels [n] as a series; a column [n, 1] is one label for each example as well.
+
+    Raises:
+        ValueError: another shape.
+    """
+    if isinstance(y, Tensor):
+        y = y.detach().cpu().numpy()
+    shape = np.shape(y)
+    if len(shape) == 2 and shape[1] == 1:
+        y = y.iloc[:, 0] if hasattr(y, "iloc") else np.asarray(y)[:, 0]
+    elif len(shape) != 1 or not shape[0]:
+        hint = "; of one-hot rows pass y.argmax(1)" if len(shape) == 2 else ""
+        raise ValueError(f"{name} has shape {list(shape)}: need one label for each example, [n]{hint}")
+    return pd.Series(y)
+
+
 def as_images(x: Any, n: int, name: str = "x") -> Tensor:
     """Return x as images [n, C, H, W] in float32; vectors are images [n, d, 1, 1].
 
@@ -54,6 +70,11 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
         ValueError: another shape, or values that are not finite.
     """
     values = as_tensor(x, name).detach().cpu()
+    if values.ndim == 4 and values.shape[3] in (1, 3) and values.shape[1] not in (1, 3):
+        raise ValueError(
+            f"{name} has shape {list(values.shape)}, which looks like [n, H, W, C]: pass [n, C, H, W], an array's "
+            f"{name}.transpose(0, 3, 1, 2) or a tensor's {name}.permute(0, 3, 1, 2)"
+        )
     if values.ndim not in (2, 4) or len(values) != n or not values.numel():
         raise ValueError(f"{name} has shape {list(values.shape)} for {n} labels: need [{n}, d] or [{n}, C, H, W]")
     if values.is_complex():
@@ -68,8 +89,11 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
 
 def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str) -> LabelledImages:
     """Return other examples, with labels of the same classes."""
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise ValueError(f"{name}: pass a pair (x, y)")
     x, y = given
-    labels = pd.Series(y.cpu().numpy() if isinstance(y, Tensor) else y)
+    require_same_rows(x, y)
+    labels = _labels(y, f"{name} y")
     positions = classes.get_indexer(pd.Index(labels))
     if (positions < 0).any():
         raise ValueError(f"{name}: label {labels[int((positions < 0).argmax())]!r} is none of y's")
@@ -85,7 +109,9 @@ def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     Raises:
         ValueError: none, equal or negative ones.
     """
-    listed = range(seeds) if isinstance(seeds, int) else [*seeds]
+    listed = range(seeds) if isinstance(seeds, int) else [*seeds] if isinstance(seeds, Sequence) else []
+    if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in listed):
+        listed = []
     if not listed or min(listed) < 0 or len({*listed}) < len(listed):
         raise ValueError(f"seeds={seeds}: need a number of seeds, or distinct ones that are not negative")
     return listed
@@ -107,7 +133,9 @@ def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
 def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
     """Return the predictor that an argument of `codelength` stands for."""
     if isinstance(model, (Classifier, KernelModel)):
-        return model
+        return copy.deepcopy(model)
+    if hasattr(model, "fit") and hasattr(model, "predict"):
+        raise ValueError(f"model={type(model).__name__}: pass a scikit-learn classifier that has predict_proba")
     if isinstance(model, nn.Module) or callable(model):
         return AnyModule(model, example_shape, k)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}

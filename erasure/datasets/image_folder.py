@@ -43,6 +43,10 @@ class ImageFolder(Source):
     locations: ClassVar[tuple[str, ...]] = ("root",)
 
     def load(self) -> RawImages:
+        if self.channels not in (1, 3):
+            raise ValueError(f"channels={self.channels}: choose 3 for colour or 1 for grayscale")
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size={self.size}: the side of images in pixels is at least 1")
         folders = self._folders()
         train, *held_out = (self._split(folder) for folder in folders[:2])
         classes = sorted({*train.values()})

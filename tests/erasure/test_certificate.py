@@ -136,3 +136,17 @@ def test_examples_that_cannot_be_certified_are_refused(digits) -> None:
             certify(*spoilt, z, moments)
     with pytest.raises(ValueError, match="there are no examples"):
         certify(x[:0], x[:0], z[:0], moments)
+
+
+def test_frames_whose_rows_or_columns_are_in_another_order_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    x = pd.DataFrame(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)).numpy(), columns=list("abc"))
+    z = pd.Series((torch.arange(30) % 2).numpy())
+    with pytest.raises(ValueError, match="same row labels in another order"):
+        certify(x, x, z[::-1])
+    with pytest.raises(ValueError, match="same row labels in another order"):
+        certify(x, x[::-1], z)
+    with pytest.raises(ValueError, match="erased has the columns of x in another order"):
+        certify(x, x[list("cba")], z)
+    with pytest.raises(ValueError, match="same row labels in another order"):
+        order_spectrum(x, z[::-1], orders=1)

@@ -227,6 +227,23 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
                 torch.testing.assert_close(tensor, wanted[name].state_dict()[field], rtol=0, atol=1e-12)
 
 
+def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused() -> None:
+    model, (x, z) = stack(2), tokens(1)[0]
+    additive = torch.zeros(z.shape).masked_fill(torch.arange(5) > 3, -torch.inf)
+    with pytest.raises(ValueError, match="the mask holds other values than 0 and 1: pass 1 for tokens to keep"):
+        fit_layers(model, [(x, z, additive)], ["embed"], num_classes=2)
+    pooled = nn.Sequential(nn.Linear(6, 8), Mean()).eval()
+    with pytest.raises(
+        ValueError, match=r"the mask has shape \[20, 5\], but the module gives one state for each example"
+    ):
+        fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
+
+
+class Mean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(1)
+
+
 def test_several_and_real_valued_concepts_are_erased() -> None:
     model, (x, z) = stack(2), tokens(1)[0]
     concepts = {"label": z, "first": x[..., 0]}

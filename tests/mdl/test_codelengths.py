@@ -13,6 +13,8 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
@@ -29,6 +31,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((240, 6))
 Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(240) > 0, "right", "left")  # one bit, told in part by one column
 XOR = (X[:, 1] * X[:, 2] > 0).astype(np.int64)  # told by no linear function
+FRAME = pd.DataFrame(X, columns=list("abcdef"))
 QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2, "sizes": 3}
 
 
@@ -209,6 +212,11 @@ class OwnParameter(nn.Module):
         return x @ self.weight
 
 
+class NotANumber(LogisticRegression):
+    def predict_proba(self, X: Any) -> NDArray:
+        return super().predict_proba(X) * np.nan
+
+
 FROZEN = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
 FROZEN[0].requires_grad_(False)
 
@@ -218,7 +226,7 @@ FROZEN[0].requires_grad_(False)
     [
         (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "random in training .*: set the rate to 0"),
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
-        (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples of 2 classes"),
+        (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples, and 2 outputs"),
         (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
@@ -226,6 +234,7 @@ FROZEN[0].requires_grad_(False)
         (OwnParameter(), r"no reset_parameters\(\): pass a function"),
         (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
         (lambda: 3, "returned a int"),
+        (SVC(), "SVC: pass a scikit-learn classifier that has predict_proba"),
         (nn.Linear, "cannot be called without arguments"),
         ("mpl", "choose from .*mlp"),
         ({"name": "mlp", "widht": 3}, "widht: did you mean width"),
@@ -243,11 +252,20 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"y": X[:, 0]}, "labels are integers or strings"),
         ({"y": [None, *Y[1:]]}, "no label at place 0"),
         ({"y": ["a"] * 240}, "y has 1 class"),
+        ({"y": np.eye(2, dtype=int)[XOR]}, r"y has shape \[240, 2\].*y.argmax\(1\)"),
+        ({"y": [None, *XOR[1:].tolist()]}, "no label at place 0"),
+        ({"x": FRAME, "y": pd.Series(Y)[::-1]}, "same row labels in another order"),
+        ({"x": FRAME, "test": (FRAME[list("fedcba")], Y)}, "test x has the columns of x in another order"),
+        ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
+        ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
+        ({"sizes": [10.0, 240.0]}, "whole numbers"),
+        ({"seeds": 2.0}, "seeds=2.0"),
+        ({"test": X}, r"test: pass a pair \(x, y\)"),
         ({"y": Y[:100]}, r"x has shape \[240, 6\] for 100 labels"),
         ({"x": np.where(np.arange(6) == 2, np.nan, X)}, "x is not finite in row 0"),
         ({"x": X[:, 0]}, r"need \[240, d\]"),
         ({"sizes": [10, 100]}, "the last all 240 examples"),
-        ({"sizes": 1}, "num_chunks=1: must be at least 2"),
+        ({"sizes": 1}, "sizes=1: need at least two"),
         ({"sizes": 241}, "num_chunks"),
         ({"seeds": [1, 1]}, "distinct ones"),
         ({"seeds": 0}, "seeds"),
@@ -262,6 +280,19 @@ def test_what_cannot_be_coded_is_refused_in_a_line(changes: dict[str, Any], mess
     with pytest.raises(ValueError, match=message) as refusal:
         codelength(options.pop("x"), options.pop("y"), options.pop("model"), **options)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_module_of_the_users_is_left_as_it_was_and_half_precision_is_raised(caplog) -> None:
+    net = nn.Linear(6, 2).eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    codelength(X, Y, net, **QUICK)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert not net.training
+    assert "Linear: every training draws its weights anew" in caplog.text
+    half, single = (codelength(X.astype(dtype), Y, GaussianNB(), seeds=1, sizes=3) for dtype in ("f2", "f4"))
+    assert half.bits_per_label == pytest.approx(single.bits_per_label, rel=0.01)
+    column = codelength(X, XOR[:, None], LogisticRegression(), seeds=1, sizes=3)
+    assert column.total_bits == codelength(X, XOR, LogisticRegression(), seeds=1, sizes=3).total_bits
 
 
 def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:

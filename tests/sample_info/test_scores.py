@@ -94,13 +94,32 @@ def test_a_mislabelled_example_of_a_frame_stands_out_under_its_own_name() -> Non
     assert means.idxmax() == "row 7"
 
 
+def test_a_module_is_linearised_at_its_own_weights_and_left_as_it_was() -> None:
+    def made() -> nn.Module:
+        layer = nn.Linear(5, 1)
+        nn.init.constant_(layer.weight, 3.0)
+        nn.init.zeros_(layer.bias)
+        return layer
+
+    net = made()
+    frames = [unique_information(model, X[:20], TWO[:20], X[60:], seeds=1) for model in (net, made)]
+    assert frames[0].equals(frames[1])
+    assert torch.equal(net.get_parameter("weight"), torch.full((1, 5), 3.0))
+    with pytest.raises(ValueError, match="one set of weights"):
+        unique_information(net, X[:20], TWO[:20], X[60:], seeds=2)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"x": pd.DataFrame(X), "held_out": pd.DataFrame(X[:9])[[4, 3, 2, 1, 0]]}, "columns of x in another order"),
+        ({"x": pd.DataFrame(X), "y": pd.Series(TWO)[::-1]}, "same row labels in another order"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"device": "gpu"}, "device=gpu: not a device"),
         ({"held_out": X[:, :3]}, "held_out has examples"),
         ({"sigma": 0.0}, "sigma=0.0"),
         ({"model": "kernel"}, "no weights"),
-        ({"model": nn.Linear(5, 2)}, r"return logits \[3, 1\]"),
+        ({"model": nn.Linear(5, 2)}, r"1 outputs are needed.*return logits \[3, 1\]"),
         ({"y": X[:, 0]}, "integers or strings"),
         ({"seeds": []}, "seeds"),
     ],
