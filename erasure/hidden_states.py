@@ -136,7 +136,7 @@ def fit_layers(
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     for name in modules:
-        named_module(model, name)
+        _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
     if model.training:
         log.warning("the network is in training mode: dropout moves its states; call model.eval() first")
@@ -288,6 +288,17 @@ def _moments(
             )
         sizes[name] = known.get(name, 1 if values.ndim == 1 else values.shape[1])
     return ConceptMoments(dim, sizes, device=rows.device)
+
+
+def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
+    """Refuse a module whose states are not vectors along the last axis, and warn of states that stay as they are."""
+    if isinstance(module, nn.Conv1d):
+        raise ValueError(
+            f"{name}: Conv1d has states [batch, channels, length], whose last axis is not that of one token's values: "
+            "name a module after it that has [batch, length, channels], or flattens them"
+        )
+    if isinstance(module, nn.RNNBase) and not inputs:
+        log.warning("%s: its last states (h_n) are a second output, which stays as it is; use the first alone", name)
 
 
 def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:

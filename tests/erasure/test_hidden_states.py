@@ -239,6 +239,16 @@ def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused
         fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
 
 
+def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:
+    z = torch.arange(20) % 2
+    with pytest.raises(ValueError, match=r"0: Conv1d has states \[batch, channels, length\]"):
+        fit_layers(nn.Sequential(nn.Conv1d(1, 3, 3)).eval(), [(torch.randn(20, 1, 8), z)], ["0"], num_classes=2)
+    fit_layers(
+        nn.Sequential(nn.LSTM(4, 5, batch_first=True)).eval(), [(torch.randn(20, 7, 4), z)], ["0"], num_classes=2
+    )
+    assert "0: its last states (h_n) are a second output, which stays as it is" in caplog.text
+
+
 class Mean(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean(1)
