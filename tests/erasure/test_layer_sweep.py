@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from erasure import fit_layers
+from erasure import LeaceEraser, erase, fit_layers
 from erasure import layer_sweep as layer_sweep_module
 from erasure.layer_sweep import Storage, restored
 
@@ -49,6 +49,54 @@ def test_erasers_are_the_same_wherever_states_are_kept(disk: float, monkeypatch:
     if not disk:
         with pytest.raises(ValueError, match="batches cannot be kept: no room for .* pass a list or a DataLoader"):
             fit_layers(network(), iter(BATCHES), names, num_classes=2)
+
+
+class Sign(nn.Module):
+    """Its output is integers, which NaN cannot stand for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x > 0).long()
+
+
+class Gated(nn.Module):
+    """Reads the signs of its states before it reads the states themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.sign, self.second = nn.Linear(4, 4), Sign(), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.first(x)
+        return self.second(states * (1 + self.sign(states)))
+
+
+def fitted_alone(model: nn.Module, names: list[str]) -> list[LeaceEraser]:
+    """Fit erasers of modules one after another, each in full passes of a network that is erased up to there."""
+    erasers: dict[str, LeaceEraser] = {}
+    for name in names:
+        states: list[Tensor] = []
+        handle = model.get_submodule(name).register_forward_hook(lambda _, __, out, states=states: states.append(out))
+        with erase(model, erasers), torch.no_grad():
+            for x, _ in BATCHES:
+                model(x)
+        handle.remove()
+        erasers[name] = LeaceEraser.fit(torch.cat(states), torch.cat([z for _, z in BATCHES])).to(torch.float32)
+    return [*erasers.values()]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
+@pytest.mark.parametrize("kind", ["integers", "traced"])
+def test_states_are_those_of_full_passes_whatever_stands_between(kind: str) -> None:
+    if kind == "integers":
+        torch.manual_seed(0)
+        model, names = Gated().eval(), ["first", "second"]
+    else:
+        model, names = network(), ["0", "1", "4"]
+        model[1] = torch.jit.trace(model[1], torch.ones(40, 4))
+    erasers = fit_layers(model, BATCHES, names, num_classes=2)
+    for found, expected in zip(erasers.values(), fitted_alone(model, names), strict=True):
+        for field, tensor in expected.state_dict().items():
+            torch.testing.assert_close(found.state_dict()[field], tensor, rtol=1e-4, atol=1e-5)
 
 
 class Pairs(torch.utils.data.Dataset):
