@@ -27,7 +27,7 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(runs: Sequence[Result | StoredRun]) -> Comparison:
+def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
     (only,) = arrange(runs)
     return only
 
