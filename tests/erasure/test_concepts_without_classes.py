@@ -114,6 +114,17 @@ def test_several_concepts_at_once_are_erased_as_one_after_another() -> None:
     assert linear_r2(alone, z["tags"]) > 0.1, "the other concepts stay where only one is erased"
 
 
+def test_the_moments_of_several_concepts_hold_those_of_each() -> None:
+    x, z = draw("several")
+    moments = ConceptMoments.fit(x, z)
+    for names in (["group"], ["age", "tags"], ["age", "group", "tags"]):
+        alone = ConceptMoments.fit(x, {name: z[name] for name in names})
+        expected, found = alone.whitened_cross(), moments.whitened_cross(names)
+        torch.testing.assert_close(found @ found.T, expected @ expected.T, rtol=1e-9, atol=1e-9)  # whatever their basis
+    with pytest.raises(ValueError, match="no concept 'height': there are age, group, tags"):
+        moments.positions(["age", "height"])
+
+
 @KINDS
 def test_batches_and_shards_give_the_moments_of_one_pass(kind: str, tmp_path: Path) -> None:
     x, z = draw(kind)

@@ -65,6 +65,7 @@ def test_fits_to_too_few_examples_warn_once(caplog) -> None:
             "SplinceEraser: moments cannot be estimated from 60 examples of 100",
         ),
         (lambda: QleaceEraser.fit(x[:, :40], z), "the 30 examples of a class, of 40 values each"),
+        (lambda: QleaceEraser.fit(x[:, :20], z * (torch.arange(60) < 36)), "the 18 examples of a class, of 20 values"),
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "erasure.few_examples"):

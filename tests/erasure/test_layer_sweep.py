@@ -1,12 +1,13 @@
 """States between two stops of a pass: kept where there is room, and recomputed where there is none."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from erasure import fit_layers
+from erasure import LeaceEraser, erase, fit_layers
 from erasure import layer_sweep as layer_sweep_module
 from erasure.layer_sweep import Storage, restored
 
@@ -49,6 +50,59 @@ def test_erasers_are_the_same_wherever_states_are_kept(disk: float, monkeypatch:
     if not disk:
         with pytest.raises(ValueError, match="batches cannot be kept: no room for .* pass a list or a DataLoader"):
             fit_layers(network(), iter(BATCHES), names, num_classes=2)
+
+
+class Signed(nn.Module):
+    """Its output has integers besides the states, which NaN cannot stand for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.linear(x)
+        return states, (x > 0).long()
+
+
+class Gated(nn.Module):
+    """Needs the integers of its first block after its second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Signed(), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, signs = self.first(x)
+        return self.third(self.second(states) * (1 + signs))
+
+
+def fitted_alone(model: nn.Module, names: list[str]) -> list[LeaceEraser]:
+    """Fit erasers of modules one after another, each in full passes of a network that is erased up to there."""
+    erasers: dict[str, LeaceEraser] = {}
+    for name in names:
+        states: list[Tensor] = []
+        handle = model.get_submodule(name).register_forward_hook(lambda _, __, out, states=states: states.append(out))
+        with erase(model, erasers), torch.no_grad():
+            for x, _ in BATCHES:
+                model(x)
+        handle.remove()
+        erasers[name] = LeaceEraser.fit(torch.cat(states), torch.cat([z for _, z in BATCHES])).to(torch.float32)
+    return [*erasers.values()]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
+@pytest.mark.parametrize("kind", ["integers", "traced"])
+def test_states_are_those_of_full_passes_whatever_stands_between(kind: str) -> None:
+    model, names = network(), ["0", "1", "4"]
+    if kind == "integers":
+        model, names = Gated().eval(), ["first.linear", "second", "third"]
+    else:
+        traced: Any = torch.jit.trace(nn.Tanh(), torch.ones(40, 4))
+        model.register_module("1", traced)
+    erasers = fit_layers(model, BATCHES, names, num_classes=2)
+    for found, expected in zip(erasers.values(), fitted_alone(model, names), strict=True):
+        for field, tensor in expected.state_dict().items():
+            torch.testing.assert_close(found.state_dict()[field], tensor, rtol=1e-4, atol=1e-5)
 
 
 class Pairs(torch.utils.data.Dataset):

@@ -28,7 +28,10 @@ def test_moments_are_the_textbook_ones() -> None:
     for j in range(3):
         members = x[z == j]
         torch.testing.assert_close(moments.means[j], members.mean(0))
-        torch.testing.assert_close(moments.covariances[j], torch.cov(members.T, correction=0))
+        covariance = torch.cov(members.T, correction=0)
+        torch.testing.assert_close(moments.covariances[j], covariance)
+        torch.testing.assert_close(moments.covariance(j), covariance)
+        torch.testing.assert_close(moments.multiply(j, x[:2].T), covariance @ x[:2].T)
     torch.testing.assert_close(moments.mean, x.mean(0))
     torch.testing.assert_close(moments.total, torch.cov(x.T, correction=0))
     one_hot = torch.nn.functional.one_hot(z).double()

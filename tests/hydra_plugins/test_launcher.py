@@ -75,16 +75,18 @@ def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(c
 
 def test_a_run_that_another_process_has_just_begun_does_not_hold_up_the_others(command, monkeypatch) -> None:
     unchanged, held, carried_out = harness.job.Execution.carry_out, [], []
+    timer = threading.Timer(60.0, lambda: held[0].release())  # in case that the sweep waits for it
 
     def carry_out(execution, *arguments, **options):
         if not held:  # between this process's look at the first run and its claim
             execution.directory.mkdir(parents=True)
             held.append(Lease(execution.directory / LOCK))
             held[0].acquire()
-            threading.Timer(10.0, held[0].release).start()  # in case that the sweep waits for it
+            timer.start()
         result = unchanged(execution, *arguments, **options)
         carried_out.append((execution.job.config.eraser["name"], result is not None))
         if result is not None:
+            timer.cancel()
             held[0].release()
         return result
 
@@ -102,7 +104,7 @@ def test_a_run_whose_sizes_are_shared_is_joined_while_another_process_trains_one
     other.acquire()
 
     def release_once_the_others_are_trained() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(trained) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
             trained[:] = directory.glob("part-*.json")

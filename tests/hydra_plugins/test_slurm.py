@@ -92,6 +92,15 @@ def test_a_job_that_slurm_means_to_run_is_requeued_on_sigterm(state: str, requeu
     assert requeued == [signal.SIGTERM]
 
 
+def test_a_process_of_another_launcher_within_a_job_of_slurm_asks_nobody(requeued, monkeypatch, tmp_path) -> None:
+    asked = in_slurm(monkeypatch, tmp_path, "CANCELLED")
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    requeue_on_signals()
+    signal.raise_signal(signal.SIGTERM)
+    assert requeued == [signal.SIGTERM]
+    assert not asked.exists()
+
+
 def test_where_the_precision_of_tasks_cannot_be_known_it_has_to_be_said(command) -> None:
     outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
     assert outcome.code == 2

@@ -171,19 +171,15 @@ def test_shape_and_dtype_are_kept(few, dtype: torch.dtype) -> None:
 def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
     x, z = few
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    eraser, details = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS), list[str]()
-    shares = list[float]()
-
-    def note(_title: str, done: float, detail: str) -> None:
-        details.append(detail)
-        shares.append(done)
-
-    with on_progress(note):
+    eraser, reports = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS), list[tuple[str, float]]()
+    with on_progress(lambda _title, done, detail: reports.append((detail, done))):
         erased = eraser.fit_transform(x, z)
-    of_images = [share for share, detail in zip(shares, details, strict=True) if "iteration" in detail]
+    of_images = [done for detail, done in reports if "iteration" in detail]
     assert of_images == sorted(of_images)
     assert 0 <= of_images[0] < 0.3 < 0.9 < of_images[-1] <= 1
-    assert details[:3] == [f"decomposition of class {j}" for j in range(3)]  # before the first round
+    assert [detail for detail, _ in reports[:3]] == [
+        f"decomposition of class {j}" for j in range(3)
+    ]  # before the first round
     # in float64: line searches amplify the rounding of sums in another order, in float32 to whole grey levels
     torch.testing.assert_close(eraser(x[order], z[order]), erased[order], rtol=0, atol=1e-11)
 

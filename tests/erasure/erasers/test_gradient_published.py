@@ -22,6 +22,12 @@ def unlike(x: Tensor, z: Tensor) -> float:
     return sum(float((moments.covariance(j) - moments.within).norm()) for j in range(3))
 
 
+def test_it_aims_at_the_unbiased_covariance_after_leace(pixels: tuple[Tensor, Tensor]) -> None:
+    x, z = pixels[0].double(), pixels[1]
+    eraser = PublishedGradientEraser.from_moments(ClassMoments.fit(x, z))
+    torch.testing.assert_close(eraser.covariance, LeaceEraser.fit(x, z)(x).T.cov(), rtol=1e-9, atol=1e-9)
+
+
 def test_its_loss_falls_from_the_images_of_leace_on(pixels: tuple[Tensor, Tensor]) -> None:
     x, z = pixels
     leace = LeaceEraser.fit(x, z)(x)

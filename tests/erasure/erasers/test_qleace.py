@@ -238,6 +238,14 @@ def test_equal_covariances_are_only_shifted() -> None:
     torch.testing.assert_close(erased, (x - torch.tensor([0.0, 1.0, -3.0])[z, None]) - 2 / 3, rtol=0, atol=1e-6)
 
 
+def test_a_search_that_ends_above_its_tolerance_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    x, z = mixture(3, 6)
+    QleaceEraser.fit(x, z)
+    assert not caplog.messages
+    QleaceEraser.fit(x, z, tolerance=-1.0)  # never reached
+    assert any("its edit may be" in message and "larger than need be" in message for message in caplog.messages)
+
+
 def test_a_class_without_variance_is_refused() -> None:
     x, z = mixture(3, 4)
     alike = x.clone()

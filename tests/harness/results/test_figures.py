@@ -56,6 +56,14 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
         assert np.concatenate(hollow).tolist() == [128]
 
 
+def test_panels_over_a_size_are_of_models_that_have_it(tmp_path: Path) -> None:
+    for width in (64, 128):
+        write_small_run(tmp_path, "control", options={"width": width, "depth": 0})
+    (block,) = arrange(read_runs([tmp_path]))
+    for option in ("activation", "depth", "channels"):  # no number, not positive, none
+        assert scaling_panels(block.finished, option) == []
+
+
 @pytest.mark.parametrize("last", [0, 4, 60, 1000])
 def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
     """The symlog axis was linear up to epoch 10, where every smooth curve got a corner."""
