@@ -79,6 +79,7 @@ def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
 
 def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:
     methods = ["sample_info.references.methods=[subsets,influence,cosine,retraining]", "sample_info.pairwise=true"]
+    methods += ["sample_info.references.examples=10"]
     outcome = command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
