@@ -67,7 +67,7 @@ class PreparedTraining(PreparedData, Generic[C_co]):
 
     @cached_property
     def stacking(self) -> Stacking:
-        """How many seeds train at once.
+        """The number of seeds that train at once.
 
         Raises:
             ValueError: train.stack=all with an architecture that cannot be stacked.

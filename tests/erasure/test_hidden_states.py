@@ -304,7 +304,7 @@ def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
         process.join(timeout=60)
     assert [process.exitcode for process in processes] == [0, 0]
     erasers = fit_layers(stack(3), tokens(), BLOCKS[:3], num_classes=2)
-    for name, tensors in torch.load(arguments[1]).items():
+    for name, tensors in torch.load(arguments[1], weights_only=True).items():
         for field, tensor in tensors.items():
             expected = erasers[name].state_dict()[field]
             if field in ("left", "right"):  # whose signs are arbitrary
