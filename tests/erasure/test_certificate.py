@@ -52,7 +52,10 @@ def test_a_split_without_one_of_the_classes_is_certified_for_the_others(digits) 
     x, z = digits
     some = z < 9
     certificate = certify(x[some], x[some], z[some], ClassMoments.fit(x, z))
-    assert certificate.mean_gap == pytest.approx(gaps(x[some], z[some], x)[0])
+    assert (certificate.mean_gap, certificate.covariance_gap) == pytest.approx(gaps(x[some], z[some], x))
+    alike = torch.cat([x[z == 0], x[z == 0]])  # of two classes, of which no example is of a third
+    labels = torch.arange(2).repeat_interleave(len(alike) // 2)
+    assert certify(alike, alike, labels, ClassMoments.fit(x, z)).covariance_gap == pytest.approx(0, abs=1e-12)
     lone = certify(x[:1], x[:1], z[:1], ClassMoments.fit(x, z))
     assert lone.mean_gap == lone.covariance_gap == 0
 

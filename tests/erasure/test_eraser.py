@@ -153,6 +153,15 @@ def test_an_eraser_within_an_eraser_moves_with_it(digits) -> None:
     assert {tensor.dtype for tensor in outer.leace.state_dict().values()} == {torch.float64}
 
 
+def test_integers_are_refused_and_fitting_takes_more_room_for_more_classes(digits) -> None:
+    x, z = digits
+    with pytest.raises(ValueError, match=r"x has dtype torch.int64: erased values are not integers"):
+        LeaceEraser.fit(x, z)((16 * x).long())
+    moments = 10 * 8.0 * 64**2  # bytes of one float64 matrix per class
+    assert moments < LeaceEraser.fitting_bytes(64, 10) < QleaceEraser.fitting_bytes(64, 10)
+    assert LeaceEraser.fitting_bytes(64, 20) > LeaceEraser.fitting_bytes(64, 10) + moments
+
+
 def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> None:
     x, z = digits
     LeaceEraser.fit(x, z).save(tmp_path / "eraser")

@@ -262,6 +262,19 @@ def test_rounding_is_no_reason_to_refuse_a_covariance() -> None:
             assert as_covariances((x.T @ x / n).to(dtype), "x").dtype == dtype
 
 
+@pytest.mark.parametrize(("dtype", "allowed", "refused"), [(torch.float64, 1e-7, 1e-5), (torch.float32, 1e-4, 1e-3)])
+def test_covariances_may_be_asymmetric_by_the_root_of_their_precision(
+    dtype: torch.dtype, allowed: float, refused: float
+) -> None:
+    skew = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    for scale in (1e-6, 1.0, 1e6):  # of one coordinate: what counts is relative to its deviation
+        units = torch.tensor([1.0, scale], dtype=torch.float64)
+        nearly = (torch.eye(2) + 0.5 * skew + (0.5 + allowed) * skew.T) * units * units[:, None]
+        assert as_covariances(nearly.to(dtype), "x").dtype == dtype
+    with pytest.raises(ValueError, match="is not symmetric"):
+        as_covariances((torch.eye(2) + refused * skew).to(dtype), "x")
+
+
 def test_a_covariance_without_variance_is_that_of_a_point() -> None:
     zero = torch.zeros(3, 3)
     assert float(bures_distance(zero, ONE)) == pytest.approx(3**0.5)

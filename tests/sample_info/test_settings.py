@@ -34,6 +34,16 @@ def test_what_makes_no_sense_is_refused_by_name(overrides: list[str], complaint:
         settings(*overrides)
 
 
+def test_summaries_leave_two_examples_and_one_of_each_class() -> None:
+    summaries = settings("summaries.orders=[bottom]", "summaries.removed=[0.0,0.9]").summaries
+    summaries.require_examples(100, 10)
+    with pytest.raises(ValueError, match="leaves 10 of 100 examples, and 11 classes need 11 at least; remove 0.89 at"):
+        summaries.require_examples(100, 11)
+    with pytest.raises(ValueError, match="leaves 1 of 10 examples, and 1 classes need 2 at least"):
+        summaries.require_examples(10, 1)
+    settings("summaries.removed=[0.0,0.9]").summaries.require_examples(10, 10)  # without an order nothing is removed
+
+
 def test_limits_themselves_and_what_trains_nothing_are_allowed() -> None:
     assert settings("sgd_batch_size=1", "training.weight_decay=1").sgd_batch_size == 1
     assert settings("examples=2", "held_out=1", "references.examples=2").examples == 2

@@ -1,6 +1,7 @@
 """Losses, gradients and trainings of several networks at once are those of each."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -49,6 +50,19 @@ def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
     ensemble.logits(weights, data["test"].images[:3])
     after = dict(ensemble.model.named_parameters())
     assert all(after[name] is parameter for name, parameter in before.items())
+
+
+def test_scores_are_means_in_bits_and_those_of_each_example(data) -> None:
+    ensemble, images = Ensemble(small()), data["test"]
+    draws = torch.Generator().manual_seed(0)
+    weights = {name: torch.randn(2, *p.shape, generator=draws) for name, p in ensemble.model.named_parameters()}
+    scores = ensemble.score(weights, images)
+    x, z = images.plain(torch.arange(len(images)).expand(2, -1))
+    logits = ensemble.logits(weights, x).double()
+    nats = torch.nn.functional.cross_entropy(logits.mT, z, reduction="none")
+    torch.testing.assert_close(scores.bits, nats.mean(1) / math.log(2), rtol=1e-5, atol=0)
+    torch.testing.assert_close(scores.example_bits.double(), nats / math.log(2), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(scores.accuracy, (logits.argmax(-1) == z).double().mean(1))
 
 
 def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:

@@ -43,6 +43,7 @@ def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_p
         "model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
     ]  # fmt: skip
     assert [row[-1] for row in table.rows] == [f"{len(seeds)}"] * 2
+    assert [row[5] for row in table.rows] == ["50.0 ± 0.0"] * 2
     table.show("train=default, mdl=default")
     lines = capsys.readouterr().out.rstrip().splitlines()
     assert len(lines) <= 16

@@ -51,6 +51,9 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
+    assert [ax.get_ylabel().splitlines()[0] for ax in drawn[0].axes] == [
+        "codelength ± std", "increase over control ± s.e.",
+    ]  # fmt: skip
     for ax in drawn[0].axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]

@@ -6,7 +6,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from harness.results.table import Table, csv_of, spread, tex
+from harness.results.table import Table, csv_of, file_name, spread, tex
 
 
 def test_csv_has_the_columns_of_all_records() -> None:
@@ -54,6 +54,17 @@ def test_a_percentage_is_rounded_as_it_reads() -> None:
     assert accuracy.text({"accuracy": [0.5445]}) == "54.5"
     assert accuracy.text({"accuracy": [0.5, None, math.nan, 0.6]}) == "55.0 ± 7.1"
     assert accuracy.text({"accuracy": []}) == ""
+
+
+def test_numbers_far_below_one_are_not_rounded_away() -> None:
+    assert spread("F-SI", "f_si", ".2e").text({"f_si": [1.25e-12]}) == "1.25e-12"
+
+
+def test_names_of_files_are_ascii_and_distinct_where_letters_are_left_out() -> None:
+    assert file_name("cost of erasure · ± 0.5, digits") == "cost-of-erasure-0.5-digits"  # signs may be left out
+    first, second = file_name("größe"), file_name("grüße")
+    assert first != second
+    assert first.isascii()
 
 
 def test_latex_is_escaped() -> None:

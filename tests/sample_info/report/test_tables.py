@@ -85,6 +85,11 @@ def test_there_are_tables_only_of_what_runs_have(tmp_path: Path) -> None:
     assert len(tables["groups"].rows) == 2
 
 
+@pytest.mark.parametrize(("classes", "shown_as"), [("all", "all 10"), ([3, 5], "3, 5"), ([[0, 1], 7], "0+1, 7")])
+def test_runs_say_which_classes_they_score(classes: Any, shown_as: str, tmp_path: Path) -> None:
+    assert shown(tmp_path, "runs", classes=classes)["classes"] == shown_as
+
+
 @pytest.mark.parametrize(
     ("model", "described"),
     [(None, ""), ("same", ""), ({"name": "mlp", "width": 16}, " (name=mlp, width=16)")],
