@@ -53,7 +53,7 @@ def test_erasers_are_the_same_wherever_states_are_kept(disk: float, monkeypatch:
 
 
 class Signed(nn.Module):
-    """Its output has integers besides the states, which NaN cannot stand for."""
+    """Its output has signs besides the states, for which NaN cannot stand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,11 +61,11 @@ class Signed(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         states = self.linear(x)
-        return states, (x > 0).long()
+        return states, x > 0
 
 
 class Gated(nn.Module):
-    """Needs the integers of its first block after its second."""
+    """Needs the signs of its first block after its second."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,10 +91,10 @@ def fitted_alone(model: nn.Module, names: list[str]) -> list[LeaceEraser]:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*")
-@pytest.mark.parametrize("kind", ["integers", "traced"])
+@pytest.mark.parametrize("kind", ["signs", "traced"])
 def test_states_are_those_of_full_passes_whatever_stands_between(kind: str) -> None:
     model, names = network(), ["0", "1", "4"]
-    if kind == "integers":
+    if kind == "signs":
         model, names = Gated().eval(), ["first.linear", "second", "third"]
     else:
         traced: Any = torch.jit.trace(nn.Tanh(), torch.ones(40, 4))
