@@ -213,4 +213,6 @@ def test_moments_of_other_concepts_are_not_merged() -> None:
         ConceptMoments(3, 1).merge(ConceptMoments(3, 2))
     with pytest.raises(ValueError, match=r"z has the concepts height: expected age"):
         ConceptMoments(3, {"age": 1}).update(torch.randn(4, 3), {"height": torch.randn(4)})
+    with pytest.raises(ValueError, match="z has two concepts of the name '1'"):
+        ConceptMoments.fit(torch.randn(4, 3), {"age": torch.randn(4), 1: torch.randn(4), "1": torch.randn(4)})
     assert isinstance(ClassMoments(3, 2), ClassMoments)

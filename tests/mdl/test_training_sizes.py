@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes, rounded_sizes
+from mdl.training_sizes import chunk_sizes, rounded_sizes, warn_of_few
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
@@ -92,3 +92,12 @@ def test_by_default_no_network_is_trained_on_fewer_than_ten_examples_or_one_per_
         ValueError, match="at least min_chunk=10 .* 46: set mdl.num_chunks to at most 4 or set mdl.min_"
     ):
         sizes(46, 10, None)
+
+
+def test_sizes_that_are_too_few_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_few([1000, 5000, 50_000], 10)
+    assert not caplog.messages
+    warn_of_few([2, 17, 130], 3)
+    (message,) = caplog.messages
+    assert message.startswith("training sizes 2, 17, 130: the first network learns from 2 examples of 3 classes")
+    assert message.endswith("; take more examples")

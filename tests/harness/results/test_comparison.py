@@ -51,6 +51,20 @@ def test_the_comparison_by_hand() -> None:
     assert not leace["backfires"]
 
 
+def test_options_that_differ_are_columns_and_certificates_and_names_are_none() -> None:
+    differs = {
+        "model.width": [8] * 6, "eraser.directions": [0] * 3 + [5] * 3, "train.lr": [0.1] * 6,
+        "certificate.train.mean_gap": [0.5] * 3 + [0.0] * 3, "eraser.name": ["control"] * 3 + ["leace"] * 3,
+    }  # fmt: skip
+    narrow = frame(**differs)
+    wide = narrow.assign(**{"pair_id": "q", "model.width": 16, "certificate.train.mean_gap": 0.7})
+    assert "model.width" not in compare(narrow).columns
+    both = compare(pd.concat([narrow, wide]))
+    assert sorted(both["model.width"]) == [8, 8, 16, 16]
+    options = ("train.lr", "eraser.directions", "eraser.name", "certificate.train.mean_gap")
+    assert not {*options} & {*both.columns}  # the same in all rows of an eraser, or no option
+
+
 def test_p_values_are_corrected_together_and_stay_in_order() -> None:
     """Holm's: the least of two is doubled, the other is at least as large."""
     other = frame(eraser=["control"] * 3 + ["qleace"] * 3, eraser_id=["c"] * 3 + ["q"] * 3,

@@ -11,7 +11,7 @@ from harness.results.arrange import arrange
 from harness.results.read import read_runs
 from harness.sample_info_fields import SummaryCurves
 from sample_info.__main__ import headline
-from sample_info.report.tables import accuracy_of, tables_of
+from sample_info.report.tables import accuracy_of, tables_of, trials
 from tests.made_up_runs import write_information_run
 
 
@@ -83,6 +83,15 @@ def test_there_are_tables_only_of_what_runs_have(tmp_path: Path) -> None:
         "LEACE": ("†unfinished", False),
     }
     assert len(tables["groups"].rows) == 2
+
+
+def test_the_random_order_has_a_curve_for_each_seed_and_draw() -> None:
+    draws = [[[0.9, 0.8], [0.9, 0.7]], [[0.6, 0.5], [0.6, 0.4]]]
+    accuracy = {"top": [[0.9, 0.1], [0.6, 0.1]], "random": [[0.9, 0.75], [0.6, 0.45]]}
+    left = {"top": [[10, 2], [10, 2]], "random": [[10, 9], [10, 9]]}
+    curves = SummaryCurves(network="trained", removed=[0.0, 0.5], accuracy=accuracy, classes_left=left)
+    assert trials(curves) == accuracy
+    assert trials(replace(curves, random_draws=draws)) == {"top": accuracy["top"], "random": draws[0] + draws[1]}
 
 
 @pytest.mark.parametrize(("classes", "shown_as"), [("all", "all 10"), ([3, 5], "3, 5"), ([[0, 1], 7], "0+1, 7")])
