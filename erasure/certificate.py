@@ -149,7 +149,9 @@ def certify(
     for other in (z, erased):
         require_same_rows(original, other)
     require_same_columns(original, erased, "erased")
-    original, erased = as_tensor(original, "original"), as_tensor(erased, "erased")
+    original, erased = (
+        as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))
+    )
     if original.shape != erased.shape:
         shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
         raise ValueError(f"{shapes}: give the same examples before and after")

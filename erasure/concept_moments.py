@@ -104,7 +104,7 @@ class ConceptMoments:
             device: where the sums live; that of `x` by default.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x")
+        x = as_tensor(x, "x", examples=True)
         named = _tensors(named_concepts(z))
         dim = values_per_example(x, *named.values()) if dim is None else whole_number(dim, "dim")
         leading = leading_shape(x, dim)
@@ -122,7 +122,7 @@ class ConceptMoments:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x")
+        x = as_tensor(x, "x", examples=True)
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
         device, precision = self._joint.device, self._joint.precision
@@ -266,7 +266,7 @@ def moments_of(
     named = named_concepts(z)
     require_same_rows(x, named)
     if len(named) == 1 and not isinstance(z, Mapping):
-        x, one = as_tensor(x, "x"), as_tensor(next(iter(named.values())), "z")
+        x, one = as_tensor(x, "x", examples=True), as_tensor(next(iter(named.values())), "z")
         several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, or one label for each vector
         if (
             num_classes is not None

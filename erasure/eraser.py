@@ -207,7 +207,7 @@ class Eraser(ABC):
         """
         self.require_fields()
         require_same_rows(x, z)
-        values = as_tensor(x, "x")
+        values = as_tensor(x, "x", examples=True)
         rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
@@ -219,7 +219,7 @@ class Eraser(ABC):
         erased = self._erase(rows, labels).reshape(values.shape)
         if isinstance(x, Tensor):
             return erased
-        array = as_array(erased, "x")
+        array = as_array(erased, "x", examples=True)
         longdouble = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype.itemsize > 8  # computed in float64
         return array.astype(x.dtype) if longdouble else array  # pyright: ignore[reportReturnType] as x is
 

@@ -18,7 +18,6 @@ _TENSORS = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}  # which torch computes with
-_EXAMPLES = ("x", "X")
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
@@ -42,12 +41,13 @@ def ordinary_tensors() -> Iterator[None]:
         yield
 
 
-def as_tensor(values: Any, name: str) -> Tensor:
+def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     """Convert a tensor, an array, a data frame or series, or a list of numbers to a tensor.
 
     Args:
         values: the numbers; an array is not copied where torch can share its memory.
-        name: what an error calls them; "x" for examples, anything else for labels and concepts.
+        name: what an error calls them.
+        examples: whether they are coordinates, through which gradients pass; labels and concepts may be categories.
 
     Raises:
         ValueError: the values are not numbers, or are more than their numbers: masked, missing, dates, categories.
@@ -55,13 +55,14 @@ def as_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        values = torch.stack([as_tensor(value, name) for value in values])
+        values = torch.stack([as_tensor(value, name, examples=examples) for value in values])
     if isinstance(values, Tensor):
-        return _plain(values, name)
-    array = as_array(values, name)
+        values = _plain(values, name)
+        return values if examples else values.detach()
+    array = as_array(values, name, examples=examples)
     if array.dtype.kind not in _NUMERIC:
-        raise _not_numbers(array.flat[0] if array.size else array.dtype, name)
-    if name not in _EXAMPLES and array.dtype.kind == "f" and is_categorical(values):
+        raise _not_numbers(array.flat[0] if array.size else array.dtype, name, examples=examples)
+    if not examples and array.dtype.kind == "f" and is_categorical(values):
         raise ValueError(
             f"{name} holds categories that are real numbers: pass {name}.cat.codes, or {name}.astype(float)"
         )
@@ -74,12 +75,13 @@ def as_tensor(values: Any, name: str) -> Tensor:
         return _plain(torch.as_tensor(array), name)
 
 
-def as_array(values: Any, name: str) -> np.ndarray:
+def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
     """Convert values to an array of numbers, booleans or strings, one kind for all.
 
     Args:
         values: an array, a data frame or series, a list or a tensor.
-        name: what an error calls them, as of `as_tensor`.
+        name: what an error calls them.
+        examples: as of `as_tensor`.
 
     Raises:
         ValueError: rows of different lengths, values of different kinds, or values that are more than their numbers:
@@ -88,7 +90,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     if isinstance(values, Tensor):
         values = _plain(values, name).detach().cpu()
         return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    require_plain(values, name)
+    require_plain(values, name, examples=examples)
     if hasattr(values, "toarray") or hasattr(values, "todense"):
         raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.toarray()")
     try:
@@ -100,15 +102,15 @@ def as_array(values: Any, name: str) -> np.ndarray:
             raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
         raise ValueError(f"{name} cannot be read as an array ({_line(error)}): pass a NumPy array") from error
     if array.dtype.kind in "Mm":
-        require_plain(array, name)
+        require_plain(array, name, examples=examples)
     if array.dtype == object:
-        array = _of_one_kind(array, name)
+        array = _of_one_kind(array, name, examples=examples)
     if array.dtype.kind == "c":
         raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     return array
 
 
-def require_plain(values: Any, name: str) -> None:
+def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
     """Raise ValueError for masked arrays, missing entries, dates, structures, and categories among examples.
 
     NumPy would turn such values into numbers, and forget what they were.
@@ -117,9 +119,7 @@ def require_plain(values: Any, name: str) -> None:
         masked = int(np.ma.getmaskarray(values).sum())
         raise ValueError(f"{name} has {masked} masked values: drop or fill in their examples, then pass {name}.data")
     if values is None:
-        raise ValueError(
-            f"{name} is None: pass an array of {'examples' if name in _EXAMPLES else 'one value per example'}"
-        )
+        raise ValueError(f"{name} is None: pass an array of {'examples' if examples else 'one value per example'}")
     if hasattr(values, "collect"):
         raise ValueError(f"{name} is a lazy frame: pass {name}.collect()")
     for dtype in _dtypes(values):
@@ -131,10 +131,10 @@ def require_plain(values: Any, name: str) -> None:
             )
         if kind.startswith(_NO_NUMBERS) or "timestamp" in kind:
             categories = kind.startswith(_CATEGORIES)
-            if categories and name not in _EXAMPLES:
+            if categories and not examples:
                 continue
             remedy = "one column for each category" if categories else "numbers such as days"
-            remedy += "" if name in _EXAMPLES else ", or strings for classes"
+            remedy += "" if examples else ", or strings for classes"
             raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are no numbers: pass {remedy}")
 
 
@@ -169,15 +169,15 @@ def _plain(values: Tensor, name: str) -> Tensor:
         return wider
     if values.dtype not in _TENSORS:
         raise ValueError(f"{name} has dtype {values.dtype}: convert it to float32 first")
-    return values if name in _EXAMPLES else values.detach()  # gradients pass through examples alone
+    return values
 
 
-def _of_one_kind(array: np.ndarray, name: str) -> np.ndarray:
+def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
     """Return an array of objects as one of numbers, booleans or strings."""
     missing = [i for i, value in enumerate(array.flat) if _is_missing(value)]
     if missing:
         what = _shown(array.flat[missing[0]])
-        if name in _EXAMPLES:
+        if examples:
             raise ValueError(
                 f"{name} holds {what}, expected numbers: drop examples with missing values, or fill them in"
             )
@@ -196,11 +196,11 @@ def _of_one_kind(array: np.ndarray, name: str) -> np.ndarray:
         raise ValueError(f"{name} holds {_shown(number)} and {_shown(odd)}: give numbers alone, or strings alone")
     if isinstance(odd, complex | np.complexfloating):
         raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
-    raise _not_numbers(odd, name)
+    raise _not_numbers(odd, name, examples=examples)
 
 
-def _not_numbers(value: Any, name: str) -> ValueError:
-    remedy = "give one number for each coordinate" if name in _EXAMPLES else _numbering(name)
+def _not_numbers(value: Any, name: str, *, examples: bool) -> ValueError:
+    remedy = "give one number for each coordinate" if examples else _numbering(name)
     return ValueError(f"{name} holds {_shown(value)}, expected numbers: {remedy}")
 
 
@@ -364,7 +364,7 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
         ValueError: names the value, what is allowed and what to change.
     """
     require_same_rows(x, z)
-    x = as_tensor(x, "x")
+    x = as_tensor(x, "x", examples=True)
     leading = leading_shape(x, dim)
     rows = x.reshape(leading.numel(), dim)
     return rows, None if z is None else _labels(as_tensor(z, "z"), leading, num_classes)

@@ -64,7 +64,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     """
     if name not in COUNTERPARTS:
         raise ValueError(f"counterpart={name!r}: choose from {', '.join(COUNTERPARTS)}")
-    x, z = as_tensor(x, "x"), as_tensor(z, "z")
+    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
     rows, labels = check_batch(x, z, values_per_example(x, z), max(2, int(z.long().max()) + 1 if z.numel() else 0))
     assert labels is not None
     if not rows.is_floating_point() or not rows.isfinite().all():

@@ -77,7 +77,7 @@ class ClassMoments(Accumulator):
             ValueError: no examples, or as `update`.
         """
         require_same_rows(x, z)
-        values, labels = as_tensor(x, "x"), as_tensor(z, "z")
+        values, labels = as_tensor(x, "x", examples=True), as_tensor(z, "z")
         dim = values_per_example(values, labels) if dim is None else whole_number(dim, "dim")
         leading = leading_shape(values, dim)
         labels = single_column(labels, leading)

@@ -154,13 +154,13 @@ def order_spectrum(
         )
     generator = torch.Generator().manual_seed(seed)
     require_same_rows(x, z)
-    x, z = as_tensor(x, "x"), as_tensor(z, "z")
+    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
     dim = values_per_example(x, z) if whitening is None else len(whitening.centre)
     rows, labels = check_batch(x, z, dim, max(2, int(z.long().max()) + 1 if z.numel() else 0))
     assert labels is not None
     chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values.to(rows.device)
     if whitening is None:
-        fitted_to = x if reference is None else as_tensor(reference, "reference")
+        fitted_to = x if reference is None else as_tensor(reference, "reference", examples=True)
         leading = leading_shape(fitted_to, dim, "x" if reference is None else "reference")
         whitening = Whitening.fit(fitted_to.reshape(leading.numel(), dim), max(directions))
     x, z = whitening(rows[chosen]), labels.to(rows.device)[chosen]

@@ -229,8 +229,8 @@ def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(X: Any) -> Any:
     """Return examples that scikit-learn converts to their numbers and nothing else."""
     if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
-        return as_array(as_tensor(X, "X"), "X")
-    require_plain(X, "X")
+        return as_array(as_tensor(X, "X", examples=True), "X", examples=True)
+    require_plain(X, "X", examples=True)
     return X
 
 

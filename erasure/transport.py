@@ -40,13 +40,11 @@ def as_covariances(values: Any, name: str) -> Tensor:
     Raises:
         ValueError: not square, complex, not finite, asymmetric, or with a negative eigenvalue.
     """
-    # a tensor as it is: gradients pass through it
-    strided = isinstance(values, Tensor) and values.layout == torch.strided
-    matrices = values if strided else as_tensor(values, name)
+    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+        raise ValueError(f"{name} is complex: a covariance of real coordinates is real; pass {name}.real if it is")
+    matrices = as_tensor(values, name, examples=True)
     if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or not matrices.numel():
         raise ValueError(f"{name} has shape {list(matrices.shape)}: covariances are square matrices, [..., d, d]")
-    if matrices.is_complex():
-        raise ValueError(f"{name} is complex: a covariance of real coordinates is real; pass {name}.real if it is")
     matrices = matrices if matrices.is_floating_point() else matrices.double()
     eps = max(torch.finfo(matrices.dtype).eps, _LEAST_EPS)
     every = matrices.detach().reshape(-1, *matrices.shape[-2:])

@@ -222,13 +222,14 @@ def codelength(
         name: LabelledImages(images[:0], z[:0]) if given is None else other_examples(given, images, classes, name)
         for name, given in (("validation", validation), ("test", test))
     }
+    where = pick_device(device)
     if _is_classifier(model):
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
         name = type(model).__name__
         bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
     else:
-        where, trained = pick_device(device), train_settings(settings, device)
+        trained = train_settings(settings, device)
         built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
         if isinstance(built, AnyModule) and built.given is not None:
             log.warning(
@@ -284,7 +285,7 @@ def _as_given(x: Any) -> Any:
     """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
     if hasattr(x, "iloc"):
         return x
-    array = as_tensor(x, "x").detach().cpu()
+    array = as_tensor(x, "x", examples=True).detach().cpu()
     return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 
 

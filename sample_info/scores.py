@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch.nn.functional import one_hot
@@ -84,7 +85,7 @@ def unique_information(
             f"held_out has examples {list(others.shape[1:])}, but x has {list(images.shape[1:])}: give equal shapes"
         )
     options = preset("sample_info", "default")
-    network = predictor(model, images.shape[1:], tuple(x.shape[1:]), outputs)
+    network = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), outputs)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
     if training is None:
@@ -95,9 +96,10 @@ def unique_information(
     parts = {"train": LabelledImages(images, z), "held_out": LabelledImages(others, torch.zeros(len(others)))}
     data = on_device(parts, where, crop_padding=0.0, flip=False)
     network = network.to(where).eval()
+    given = getattr(network, "given", None)
     labels = data["train"].labels
     targets = one_hot(labels, outputs) if outputs > 1 else labels[:, None]
-    frames, seeds, given = [], require_seeds(seeds), getattr(network, "given", None)
+    frames, seeds = [], require_seeds(seeds)
     if given is not None and len(seeds) > 1:
         raise ValueError(
             f"seeds={[*seeds]}: a module has one set of weights; pass a function that makes it, or seeds=1"
@@ -106,7 +108,9 @@ def unique_information(
         on_progress(s / len(seeds), f"seed {seed}")
         problem = TrainingProblem(
             model=network,
-            weights=initial_weights(network, seed, training.readout_gain) if given is None else given,
+            weights=initial_weights(network, seed, training.readout_gain)
+            if given is None
+            else {name: weight.to(where) for name, weight in given.items()},
             x=data["train"].images,
             y=targets.double(),
             held_out=data["held_out"].images,

@@ -153,3 +153,15 @@ def test_frames_whose_rows_or_columns_are_in_another_order_are_refused() -> None
         certify(x, x[list("cba")], z)
     with pytest.raises(ValueError, match="same row labels in another order"):
         order_spectrum(x, z[::-1], orders=1)
+
+
+def test_categories_are_no_coordinates_before_or_after_erasure() -> None:
+    pd = pytest.importorskip("pandas")
+    x = pd.DataFrame({"a": range(30), "b": [1.5, 2.5] * 15})
+    codes = x.assign(a=x["a"].astype("category"))
+    z = pd.Series((torch.arange(30) % 2).numpy())
+    for before, after in ((codes, x * 1.0), (x * 1.0, codes)):
+        with pytest.raises(ValueError, match="values of type category, which are no numbers"):
+            certify(before, after, z)
+    with pytest.raises(ValueError, match="reference holds values of type category"):
+        order_spectrum(x * 1.0, z, reference=codes, orders=1)

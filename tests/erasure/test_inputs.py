@@ -1,4 +1,4 @@
-"""What arrays, frames and tensors of every kind mean as examples and concepts (erasure.inputs)."""
+"""Arrays, frames and tensors of every kind, as examples and as concepts (erasure.inputs)."""
 
 import datetime
 import logging
