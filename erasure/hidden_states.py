@@ -135,6 +135,7 @@ def fit_layers(
     """
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
+    modules = [*modules]
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)

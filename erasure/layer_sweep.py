@@ -140,7 +140,7 @@ class LayerSweep:
     def __init__(self, model: nn.Module, names: Sequence[str], x: Any, *, inputs: bool) -> None:
         self._model, self._inputs = model, inputs
         self.names: list[str] = []
-        outer = _with_those_around(model, names)
+        outer = _with_those_around(names)
         runs: Counter[str] = Counter()
         hooks = [
             named_module(model, name).register_forward_hook(lambda *_, name=name: runs.update([name])) for name in outer
@@ -230,8 +230,7 @@ class LayerSweep:
         return None if states.isnan().any() else states
 
 
-def _with_those_around(model: nn.Module, names: Sequence[str]) -> list[str]:
-    """Return the names of modules and of all modules around them but the network, of those that Python runs."""
+def _with_those_around(names: Sequence[str]) -> list[str]:
+    """Return the names of modules and of all modules around them but the network."""
     parts = [name.split(".") for name in map(plain_name, names)]
-    every = dict.fromkeys(".".join(part[: i + 1]) for part in parts for i in range(len(part)))
-    return [name for name in every if not isinstance(named_module(model, name), torch.jit.ScriptModule)]
+    return [*dict.fromkeys(".".join(part[: i + 1]) for part in parts for i in range(len(part)))]
