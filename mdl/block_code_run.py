@@ -72,9 +72,10 @@ def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
         for i in in_order(range(len(sizes)), settings):
             name = str(sizes[i])
 
-            def show(report: EpochReport, name: str = name) -> None:
-                trained = sum(run.read_step(str(n)) is not None for n in sizes)
-                display.update(trained / len(sizes), f"n = {name}: {report}")
+            trained = sum(run.read_step(str(n)) is not None for n in sizes)
+
+            def show(report: EpochReport, name: str = name, share: float = trained / len(sizes)) -> None:
+                display.update(share, f"n = {name}: {report}")
 
             def train(i: int = i, show: Report = show) -> dict:
                 return as_json(train_size(engine, sizes, i, settings, show, _saving(prepared, run)))
