@@ -18,7 +18,10 @@ _FIGURES = ("scores.png", "summaries.png")  # in each run's directory
 
 def execution(config: "SampleInfoConfig") -> Executable:
     """Return the execution of a configuration."""
+    from conf.unread_options import require_read
     from harness.job import Execution, Functions
+
+    require_read(config, config.unread_options())
 
     def functions() -> Functions:
         from sample_info.scored_examples import load
@@ -31,7 +34,6 @@ def execution(config: "SampleInfoConfig") -> Executable:
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
-    from conf.unread_options import require_read
     from erasure.datasets.class_subset import ClassSubset
     from harness.job import Job
     from sample_info.data_summarization import summary_model
@@ -42,7 +44,6 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     settings = config.sample_info
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
-    require_read(config, config.unread_options())
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         job = replace(job, source=ClassSubset.of(job.source, settings.classes))
