@@ -20,7 +20,6 @@ import os
 import pickle
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -38,6 +37,7 @@ from hypothesis import strategies as st
 
 from erasure.store.checked_files import sealed
 from tests.files_to_damage import FORMATS, Format, encoded_image
+from tests.time_limit import HangError, limited
 
 GOOD = ("unaffected", "recovered", "one line", "other data")
 DAMAGES = ("flipped", "digit", "cut", "deleted", "repeated", "zeroed", "inserted", "replaced")
@@ -71,10 +71,6 @@ HOSTILE: Sequence[bytes] = (
     f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
     b"\xff" * 8 + b"{}", sealed({"state": "finished"}).encode(),
 )  # fmt: skip
-
-
-class HangError(BaseException):
-    """A case took too long; no reader's `except Exception` may take it for damage."""
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
@@ -137,7 +133,7 @@ def read_and_judged(kind: Format, place: Path, whole: tuple[str, Any]) -> tuple[
     heard.setLevel(logging.WARNING)
     logging.getLogger().addHandler(heard)
     try:
-        with limited(), warnings.catch_warnings(record=True):
+        with limited(LIMIT_S), warnings.catch_warnings(record=True):
             warnings.simplefilter("ignore")
             identity, values = kind.read(place)
     except HangError:
@@ -155,20 +151,6 @@ def read_and_judged(kind: Format, place: Path, whole: tuple[str, Any]) -> tuple[
     if values == whole[1]:
         return "unaffected", ""
     return ("other data" if kind.own_data and identity != whole[0] else "wrong number"), f"{values} not {whole[1]}"
-
-
-@contextlib.contextmanager
-def limited() -> Iterator[None]:
-    def ring(*_: Any) -> None:
-        raise HangError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(LIMIT_S)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def run(content: bytes) -> object:

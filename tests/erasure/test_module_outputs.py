@@ -1,4 +1,4 @@
-"""What modules take and give keeps its type: of tuples, mappings and dataclasses the first tensor is replaced."""
+"""Inputs and outputs of modules keep their type: the first tensor of tuples, mappings and dataclasses is replaced."""
 
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass

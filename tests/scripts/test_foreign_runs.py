@@ -6,10 +6,8 @@ Nothing outside the report's folder may change or be shown, nothing may hang, an
 import json
 import os
 import re
-import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from scripts.manage_sweep.__main__ import main as sweep
 from scripts.manage_sweep.status import jobs_by_id
 from scripts.report import main as report
 from tests.made_up_runs import result_json, write_run
+from tests.time_limit import limited
 
 LIMIT_S = 120  # all of it takes some ten on an idle machine
 SECRET = "the user's own words"
@@ -148,29 +147,11 @@ class Foreign:
         return run
 
     def seen(self) -> dict[str, tuple[int, bytes]]:
-        """All that the user has, and when it was changed."""
+        """Return the user's files, and when each was changed."""
         return {
             str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
             for path in [self.user, *self.user.rglob("*")]
         }
-
-
-class HangError(BaseException):
-    """It takes too long; no reader's `except Exception` may take it for damage."""
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    def ring(*_: Any) -> None:
-        raise HangError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(LIMIT_S)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("kind", ["shaped", "changed"])
@@ -181,7 +162,7 @@ def test_reading_foreign_runs_writes_nothing_hangs_nowhere_and_leaves_none_out_i
     planted = [*getattr(foreign, kind)()]
     assert len(planted) > 123
     before, everything = foreign.seen(), sorted(tmp_path.rglob("*"))
-    with limited():
+    with limited(LIMIT_S):
         found = load(foreign.root)
     known = {*found.runs["run_id"], *found.unfinished["run_id"]}
     assert {run.id for run in foreign.good} <= known
@@ -189,7 +170,7 @@ def test_reading_foreign_runs_writes_nothing_hangs_nowhere_and_leaves_none_out_i
     silent = [run.id for run in planted if run.id not in known and run.id not in said]
     assert silent == []
     _ = found.losses
-    with limited():
+    with limited(LIMIT_S):
         assert report([str(foreign.root), "--out", str(tmp_path / "report"), "--columns", "all"]) == 0
         assert sweep(["status", str(foreign.root), "--retry-failed"]) == 1
         assert sweep(["discard", str(foreign.root)]) == 0
@@ -247,7 +228,7 @@ def test_a_sweep_whose_files_are_odd_is_shown(seconds: Any, tmp_path: Path, caps
     for number, value in enumerate(VALUES[:-2]):
         Sweep(folder := tmp_path / "sweeps" / f"{number}").save_request("mdl", [])
         (folder / "plan.json").write_text(sealed({"jobs": value} if seconds else {"jobs": [{"run": value}]}))
-    with limited():
+    with limited(LIMIT_S):
         assert sweep(["status", str(tmp_path), "--", "seeds=[0]"]) == 1
     assert "1 run: 1 missing" in capsys.readouterr().out
 
@@ -263,7 +244,7 @@ def test_a_run_is_not_continued_where_it_would_write_through_a_link_or_wait(
     (tmp_path / "runs" / identity).mkdir()
     SHAPES[shape](tmp_path / "runs" / identity / name, foreign.user)
     before = foreign.seen()
-    with limited():
+    with limited(LIMIT_S):
         outcome = command(MDL, *words)
     assert outcome.code == 2
     assert f"{name} is a" in outcome.err.splitlines()[-1]

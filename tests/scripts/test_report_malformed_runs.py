@@ -6,10 +6,8 @@ No case may write outside the report's folder, bring a file of the reader's into
 import json
 import os
 import re
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from harness.run_directory import Run
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.report import main as report
 from tests.made_up_runs import write_information_run, write_run
+from tests.time_limit import limited
 
 GROUPS = 8  # cases that are alike stand next to each other, and come into different groups
 LIMIT_S = 120  # a group takes a second, all figures some five on an idle machine
@@ -241,26 +240,6 @@ def planted(folder: Path, case: str) -> Odd:
     return odd
 
 
-class HangError(BaseException):
-    """A case takes too long; no reader's `except Exception` may take it for damage."""
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    def ring(*_: Any) -> None:
-        raise HangError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(LIMIT_S)
-    try:
-        yield
-    except HangError:
-        pytest.fail(f"hangs: more than {LIMIT_S} s")
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def files(folder: Path) -> list[str]:
     """List a folder, but for the report."""
     return sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if "/report" not in at)  # noqa: PTH118
@@ -281,7 +260,7 @@ def test_the_rest_is_shown_and_odd_runs_are_named(first: int, tmp_path: Path, no
     for case in cases:
         planted(tmp_path, case)
     before = files(tmp_path)
-    with limited():
+    with limited(LIMIT_S):
         assert report([str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
     shown = capsys.readouterr()
     for message, count in Counter(CASES[case][1] for case in cases).items():
@@ -293,7 +272,7 @@ def test_the_rest_is_shown_and_odd_runs_are_named(first: int, tmp_path: Path, no
     assert {"control", "LEACE"} <= {*re.findall(r'<td data-heading="eraser">(.*?)</td>', page)}
     assert "<script>" not in (tmp_path / "report" / "tables.md").read_text()
     require_contained(tmp_path, before)
-    with limited():
+    with limited(LIMIT_S):
         assert sweep(["status", str(tmp_path / "runs")]) in (0, 1)
     assert "\x1b" not in capsys.readouterr().out
 
@@ -304,7 +283,7 @@ def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, real_figures, 
     for case in CASES:
         planted(tmp_path, case)
     before = files(tmp_path)
-    with limited():
+    with limited(LIMIT_S):
         assert report([str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
     shown = capsys.readouterr()
     assert "cannot be drawn" not in shown.out

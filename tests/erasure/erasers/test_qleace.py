@@ -111,7 +111,7 @@ def test_the_edit_is_the_smallest_possible(k: int, counts: list[int] | None, con
 
 
 def test_of_limited_rank_the_excess_is_that_over_a_least_edit_nearby() -> None:
-    """Of rank one a class is a line, R is a mean of ± its directions, and the best signs are found by trying all."""
+    """Classes of rank one are lines, R a mean of ± their directions: the best signs are found by trying all."""
     u = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x, z = torch.cat([u, -u]), torch.arange(4).repeat(2)
     eraser = QleaceEraser.fit(x, z)
