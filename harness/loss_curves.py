@@ -55,6 +55,14 @@ class MemberCurve:
     validation_loss_bits: list[float] = field(default_factory=list)
     ended: Literal["patience", "max_epochs"] | None = None
 
+    def record(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
+        """Record an evaluation; return whether its validation loss is the lowest."""
+        best = validation_loss_bits < self.best_validation_bits
+        self.epoch.append(epoch)
+        self.train_loss_bits.append(train_loss_bits)
+        self.validation_loss_bits.append(validation_loss_bits)
+        return best
+
     @property
     def epochs(self) -> int:
         """Epochs trained."""

@@ -49,13 +49,13 @@ def execution(config: "MdlConfig") -> Executable:
             from mdl.published_procedure import load, published
 
             return Functions(load, published)
-        from mdl.block_code_run import code, load, train_free_sizes
+        from mdl.block_code_run import code, load
 
         if settings.code == "replay":
             from mdl.replay_code import replay
 
             return Functions(load, replay)
-        return Functions(load, code, train_free_sizes if settings.share else None)
+        return Functions(load, code)
 
     return Execution(job, functions, WANDB_AXES)
 

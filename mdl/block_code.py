@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,13 @@ from mdl.coded_result import result_of_curve
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes
-from train.ensemble import Scores
+from train.checkpoint import Checkpoints
+from train.device_images import DeviceImages
+from train.ensemble import Ensemble, Scores
+from train.epoch_trainer import EpochReport, Fit, fit_members
 from train.progress_estimate import TrainingProgress
-from train.training import Engine, EpochReport, Fit, Report
+from train.randomness import permutations
+from train.settings import TrainSettings
 
 Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Scores], object]
@@ -91,24 +95,35 @@ class BlockCode:
 
 
 def block_code(
-    engine: Engine,
+    ensemble: Ensemble,
+    data: Mapping[str, DeviceImages],
     num_classes: int,
+    seeds: Sequence[int],
+    training: TrainSettings,
     settings: MdlSettings,
     *,
     sizes: Sequence[int] | None = None,
+    stack: int | None = None,
+    checkpoints: Checkpoints | None = None,
     steps: Steps = computed,
     on_progress: Callable[[float, str], object] = ignored,
     on_final: OnFinal = ignored,
 ) -> BlockCode:
     """Train on every size, and score each network on the examples up to the next size and on the test split.
 
-    Without test examples nothing is trained on all examples: no label is left to code.
+    A seed is trained on the first examples of its order. Without test examples nothing is trained on all examples: no
+    label is left to code.
 
     Args:
-        engine: trains; has the splits.
+        ensemble: the architecture.
+        data: splits on the device: "train" and "test", and "validation" unless a part of each prefix stops trainings.
         num_classes: k.
+        seeds: one per member.
+        training: how to train.
         settings: training sizes, their order, and the examples that stop trainings.
         sizes: others than the settings', ascending, the last N.
+        stack: members that train together, as for `fit_members`.
+        checkpoints: where unfinished trainings are saved; None for nowhere.
         steps: called with a name and a function for each size; returns what the function returns, or what it returned
             in an earlier, interrupted attempt.
         on_progress: called with the share done, from 0 to 1, and the current task.
@@ -116,34 +131,35 @@ def block_code(
 
     Raises:
         ValueError: sizes that do not fit the data.
+        NonFiniteLossError: a training diverged.
     """
-    sizes = chunk_sizes(len(engine.data["train"]), settings, num_classes) if sizes is None else sizes
-    progress = TrainingProgress(sizes, engine.settings)
+    train, test = data["train"], data["test"]
+    sizes = chunk_sizes(len(train), settings, num_classes) if sizes is None else sizes
+    orders = permutations(seeds, len(train)).to(train.labels.device)
+    progress = TrainingProgress(sizes, training)
     parts: dict[int, SizeTrained] = {}
-    indices = range(len(sizes) if len(engine.data["test"]) else len(sizes) - 1)
-    for i in in_order(indices, settings):
+    indices = range(len(sizes) if len(test) else len(sizes) - 1)
+    for i in indices if settings.order == "smallest_first" else reversed(indices):
+        n, after = sizes[i], sizes[min(i + 1, len(sizes) - 1)]
+        fitted_n = n - settings.num_held_out(n)  # of a prefix of n examples; the others stop the training
 
         def show(report: EpochReport, i: int = i) -> None:
             done = progress.share(i, *report.mean_epochs)
             on_progress(done, f"chunk {i + 1}/{len(sizes)} (n = {sizes[i]:,}) {report}")
 
-        def train(i: int = i, show: Report = show) -> SizeTrained:
-            return train_size(engine, sizes, i, settings, show, on_final)
+        def train_size(n: int = n, after: int = after, fitted_n: int = fitted_n, show: Any = show) -> SizeTrained:
+            held_out = orders[:, fitted_n:n] if fitted_n < n else None
+            fitted = fit_members(
+                ensemble, data, seeds, orders[:, :fitted_n], training, show,
+                held_out=held_out, stack=stack, checkpoints=checkpoints,
+            )  # fmt: skip
+            return score_size(fitted, data, orders[:, :n], orders[:, n:after], held_out, on_final)
 
-        parts[i] = steps(str(sizes[i]), train)
-        engine.delete_checkpoints(num_fitted(sizes[i], settings))
+        parts[i] = steps(str(n), train_size)
+        if checkpoints is not None:
+            checkpoints.delete(f"{fitted_n}-")
         progress.finish(i, max(parts[i].point.epochs))
-    return BlockCode(engine.seeds, sizes, engine.orders.cpu(), num_classes, [parts[i] for i in indices])
-
-
-def in_order(indices: Sequence[int], settings: MdlSettings) -> Sequence[int]:
-    """Return the indices of training sizes in the order in which they are trained."""
-    return indices if settings.order == "smallest_first" else indices[::-1]
-
-
-def num_fitted(n: int, settings: MdlSettings) -> int:
-    """Return how many of a prefix of n examples train its network; the others stop it. Names its checkpoints."""
-    return n - settings.num_held_out(n)
+    return BlockCode(seeds, sizes, orders.cpu(), num_classes, [parts[i] for i in indices])
 
 
 @dataclass(frozen=True)
@@ -161,31 +177,35 @@ class SizeTrained:
     coded_bits: list[list[float]] | None = None
 
 
-def train_size(
-    engine: Engine,
-    sizes: Sequence[int],
-    i: int,
-    settings: MdlSettings,
-    show: Report = ignored,
+def score_size(
+    fitted: Fit,
+    data: Mapping[str, DeviceImages],
+    known: Tensor,
+    following: Tensor,
+    held_out: Tensor | None,
     on_final: OnFinal = ignored,
 ) -> SizeTrained:
-    """Train every seed on the first examples of its order, size number i, and score it on those up to the next size."""
-    n, train = sizes[i], engine.data["train"]
-    known, following = engine.orders[:, :n], engine.orders[:, n : sizes[min(i + 1, len(sizes) - 1)]]
-    fits, stops = known.tensor_split([num_fitted(n, settings)], dim=1)
-    held_out = stops if stops.numel() else None
-    fitted = engine.fit(fits, show, held_out)
-    test = fitted.score(engine.data["test"])
+    """Score the networks of one size.
+
+    Args:
+        fitted: the trained networks.
+        data: splits on the device.
+        known: positions in the training split of the examples up to this size, [S, n].
+        following: of those up to the next size, which they code; none at the last size.
+        held_out: of those that stopped the trainings; None for the validation split.
+        on_final: called with networks that have nothing left to predict, and their test scores.
+    """
+    train, test = data["train"], fitted.score(data["test"])
     next_scores = next_calibrated = temperatures = None
     if following.numel():
-        calibration_split = engine.data["validation" if held_out is None else "train"]
+        calibration_split = data["validation"] if held_out is None else train
         temperatures = fitted.temperatures(calibration_split, held_out)
         next_scores = fitted.score(train, following)
         next_calibrated = fitted.score(train, following, temperatures=temperatures)
-    else:  # the last size, which has nothing left to predict
+    else:
         on_final(fitted, test)
     point = Point(
-        n=n,
+        n=known.shape[1],
         ce_next_bits=next_scores and next_scores.bits.tolist(),
         ce_next_calibrated_bits=next_calibrated and next_calibrated.bits.tolist(),
         temperature=None if temperatures is None else temperatures.tolist(),
@@ -195,6 +215,6 @@ def train_size(
         test_accuracy=test.accuracy.tolist(),
         **endings(fitted.curves),
     )
-    rows = [row for curve in fitted.curves for row in curve.rows(n)]
+    rows = [row for curve in fitted.curves for row in curve.rows(point.n)]
     next_bits = next_scores and [[round(bits, 6) for bits in seed] for seed in next_scores.example_bits.tolist()]
     return SizeTrained(point, rows, next_bits)

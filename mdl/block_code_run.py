@@ -10,16 +10,16 @@ from harness.logger import Logger, log_loss_curves
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Timing
 from harness.run_directory import Run
-from mdl.block_code import OnFinal, SizeTrained, block_code, in_order, num_fitted, train_size
+from mdl.block_code import OnFinal, SizeTrained, block_code
 from mdl.coded_result import log_point, log_summary
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
 from train.ensemble import Scores
+from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
 from train.save_weights import save_weights
-from train.training import Engine, EpochReport, Fit, Report
 
 
 def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
@@ -45,7 +45,6 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
     if settings.validation == "given":
         instead = "mdl.validation=prefix stops them by training images"
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
-    engine = Engine.of_run(prepared, run)
 
     def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
         with run.claim(name, wait=True):  # always claimed: only wait=False can yield False
@@ -54,39 +53,25 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
         return part
 
     with Display(run.id) as display:
-        k = prepared.num_classes
-        coded = block_code(engine, k, settings, steps=step, on_progress=display.update, on_final=_saving(prepared, run))
+        coded = block_code(
+            prepared.ensemble,
+            prepared.data,
+            prepared.num_classes,
+            prepared.seeds,
+            prepared.settings,
+            settings,
+            stack=prepared.stacking.stack,
+            checkpoints=prepared.checkpoints(run),
+            steps=step,
+            on_progress=display.update,
+            on_final=_saving(prepared, run),
+        )
     run.save_curves(row for part in coded.parts for row in part.losses)
     save_coded_bits(run, bits_by_example(prepared.job, coded.orders, *coded.label_bits()))
     log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
     result = coded.result()
     log_summary(logger, result)
-    return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
-
-
-def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
-    """Train the sizes that no other process is training; return whether all sizes are trained afterwards."""
-    settings, engine = prepared.job.config.mdl, Engine.of_run(prepared, run)
-    sizes = chunk_sizes(len(engine.data["train"]), settings, prepared.num_classes)
-    with Display(run.id) as display:
-        for i in in_order(range(len(sizes)), settings):
-            name = str(sizes[i])
-
-            trained = sum(run.read_step(str(n)) is not None for n in sizes)
-
-            def show(report: EpochReport, name: str = name, share: float = trained / len(sizes)) -> None:
-                display.update(share, f"n = {name}: {report}")
-
-            def train(i: int = i, show: Report = show) -> dict:
-                return as_json(train_size(engine, sizes, i, settings, show, _saving(prepared, run)))
-
-            with run.claim(name, wait=False) as claimed:
-                # First look for the step, then for the result. Another process writes the result before it deletes
-                # the steps, so in the other order a step could vanish in between, and would be trained again.
-                if claimed and run.read_step(name) is None and run.result is None:
-                    run.step(name, train)
-                    engine.delete_checkpoints(num_fitted(sizes[i], settings))
-    return all(run.read_step(str(n)) is not None for n in sizes) or run.result is not None
+    return replace(result, timing=Timing(stacking=asdict(prepared.stacking)))
 
 
 def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:

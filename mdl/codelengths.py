@@ -41,8 +41,7 @@ from train.examples_in_memory import (
 )
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.stacking_rule import step_multiply_adds
-from train.training import Engine
+from train.stacking_rule import choose, step_multiply_adds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -245,9 +244,11 @@ def codelength(
             warn_of_few(sizes, k)
             precision = getattr(torch, trained.precision)
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
-            engine = Engine(ensemble, data, seeds, trained)
-            with threads_for(step_multiply_adds(ensemble, engine.stacking.stack, data["train"], trained)):
-                coded = block_code(engine, k, blocks, sizes=sizes, on_progress=on_progress)
+            stack = choose(ensemble, len(seeds), data["train"], trained).stack
+            with threads_for(step_multiply_adds(ensemble, stack, data["train"], trained)):
+                coded = block_code(
+                    ensemble, data, k, seeds, trained, blocks, sizes=sizes, stack=stack, on_progress=on_progress
+                )
             bits, total_bits, curve = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits, _curve_of(coded)
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")

@@ -40,7 +40,7 @@ from train.progress_estimate import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.stacking_rule import multiply_adds
-from train.training import NonFiniteLossError
+from train.trainer import NonFiniteLossError
 
 log = logging.getLogger(__name__)
 Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]

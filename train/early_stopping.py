@@ -1,8 +1,9 @@
-"""Early stopping of each member, and a warning where validation images are unlike those that train."""
+"""The rule that stops a member, and a warning where validation images are unlike those that train."""
 
 import logging
 import math
 from collections.abc import Mapping
+from typing import Literal
 
 from erasure.certificate import Certificate
 from harness.loss_curves import MemberCurve
@@ -24,50 +25,39 @@ def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: 
         )  # fmt: skip
 
 
-class EarlyStopping:
-    """The rule that ends a member's training once its validation loss has not improved for so many optimiser steps.
+def ending(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> Literal["patience", "max_epochs"] | None:
+    """Return why a member ends after its latest evaluation, or None while it goes on.
 
-    Its state must be a pure function of the evaluations (epoch, training loss, validation loss) and the settings,
-    because `Training.restore` rebuilds it by replaying the evaluations of a checkpoint through `update`.
+    It ends once its validation loss has not improved for so many optimizer steps.
 
     Args:
-        seed: the member's.
+        curve: the member's losses.
         settings: how long to wait, on the plateau and after it.
-        epoch_steps: optimiser steps per epoch.
-        label_entropy_bits: of the member's training labels.
+        epoch_steps: optimizer steps per epoch.
     """
+    if _steps_left(curve, settings, epoch_steps) <= 0:
+        return "patience"
+    return "max_epochs" if curve.epochs >= settings.max_epochs else None
 
-    def __init__(self, seed: int, settings: TrainSettings, *, epoch_steps: int, label_entropy_bits: float) -> None:
-        self.curve = MemberCurve(seed, label_entropy_bits)
-        self._settings, self._epoch_steps = settings, epoch_steps
-        self._improved_epoch = 0
-        self._to_beat_bits = math.inf  # only an improvement worth waiting for moves it
 
-    def update(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
-        """Record an evaluation and return whether these are the member's best weights so far."""
-        curve = self.curve
-        best = validation_loss_bits < curve.best_validation_bits
-        curve.epoch.append(epoch)
-        curve.train_loss_bits.append(train_loss_bits)
-        curve.validation_loss_bits.append(validation_loss_bits)
-        if validation_loss_bits < self._to_beat_bits - self._settings.min_improvement_bits:
-            self._to_beat_bits, self._improved_epoch = validation_loss_bits, epoch
-        if self._steps_left <= 0:
-            curve.ended = "patience"
-        elif epoch >= self._settings.max_epochs:
-            curve.ended = "max_epochs"
-        return best
+def epochs_left(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> int:
+    """Return the epochs left if the member improves no more, or leaves the plateau now."""
+    steps = min(_steps_left(curve, settings, epoch_steps), settings.patience_steps)
+    return min(-(-steps // epoch_steps), settings.max_epochs - curve.epochs)
 
-    @property
-    def epochs_left(self) -> int:
-        """The epochs left if it improves no more, or leaves the plateau now."""
-        steps = min(self._steps_left, self._settings.patience_steps)
-        return min(-(-steps // self._epoch_steps), self._settings.max_epochs - self.curve.epochs)
 
-    @property
-    def _steps_left(self) -> int:
-        """The optimiser steps left for the validation loss; counted anew where the training loss leaves the plateau."""
-        settings, left = self._settings, self.curve.plateau_epochs
-        since = max(self._improved_epoch, left or 0)
-        patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
-        return patience_steps - (self.curve.epochs - since) * self._epoch_steps
+def _steps_left(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> int:
+    """Return the steps left for the validation loss; counted anew where the training loss leaves the plateau."""
+    left = curve.plateau_epochs
+    since = max(_improved_epoch(curve, settings.min_improvement_bits), left or 0)
+    patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
+    return patience_steps - (curve.epochs - since) * epoch_steps
+
+
+def _improved_epoch(curve: MemberCurve, worth_bits: float) -> int:
+    """Return the epoch of the latest improvement by more than `worth_bits` on the one before."""
+    improved_epoch, to_beat_bits = 0, math.inf
+    for epoch, bits in zip(curve.epoch, curve.validation_loss_bits, strict=True):
+        if bits < to_beat_bits - worth_bits:
+            improved_epoch, to_beat_bits = epoch, bits
+    return improved_epoch

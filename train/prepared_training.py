@@ -1,5 +1,6 @@
 """A training before it starts: its job, the data on the device, and the architecture."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,15 @@ import torch
 
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased, network
+from harness.run_directory import Run
 from models.classifier import count_parameters
+from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
 from train.stacking_rule import Stacking, choose, step_multiply_adds
 
+log = logging.getLogger(__name__)
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
 
 
@@ -72,7 +76,14 @@ class PreparedTraining(PreparedData, Generic[C_co]):
         Raises:
             ValueError: train.stack=all with an architecture that cannot be stacked.
         """
-        return choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
+        stacking = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
+        if len(self.seeds) > 1:
+            log.info("seeds are trained %s: %s", stacking.how, stacking.why)
+        return stacking
+
+    def checkpoints(self, run: Run) -> Checkpoints:
+        """Return the place of the run's unfinished trainings."""
+        return Checkpoints(run.directory, self.settings.checkpoint_every_s, run.require_lease)
 
     @property
     def step_multiply_adds(self) -> float:

@@ -1,6 +1,7 @@
 """All randomness of a run, derived from its seeds: one explicit generator per member and purpose."""
 
 import hashlib
+from collections.abc import Sequence
 
 import torch
 
@@ -19,3 +20,8 @@ def generator(seed: int, *purpose: str | int) -> torch.Generator:
 def permutation(seed: int, n: int) -> torch.Tensor:
     """Return a seed's order of the n training examples; its prefixes are the seed's training sets, [n] int64."""
     return torch.randperm(n, generator=generator(seed, "permutation"))
+
+
+def permutations(seeds: Sequence[int], n: int) -> torch.Tensor:
+    """Return the `permutation` of each seed, [S, n] int64."""
+    return torch.stack([permutation(seed, n) for seed in seeds])

@@ -2,8 +2,8 @@
 
 from erasure.store.checked_files import save_tensors
 from harness.run_directory import Run
+from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
-from train.training import Fit
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 

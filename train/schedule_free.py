@@ -23,27 +23,6 @@ class _Segment:
     factor: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleFreeSettings:
-    """Options of the optimizer.
-
-    Attributes:
-        lr: learning rate after warm-up.
-        betas: β₁ and β₂.
-        weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
-            so that the time over which weights are forgotten does not depend on width.
-        warmup_steps: over which learning rates rise linearly from zero.
-        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
-            on the way, as where data grows, later ones should weigh more.
-    """
-
-    lr: float
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
-    average_power: float = 0.0
-
-
 class ScheduleFree:
     """Schedule-free AdamW (Defazio et al. 2024) over named parameters that may carry a leading member axis.
 
@@ -53,27 +32,38 @@ class ScheduleFree:
     y, so that reading x changes nothing.
 
     The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`: an optimizer that
-    replaces this one in `train.training.Learner` needs all six.
+    replaces this one in `train.trainer.Trainer` needs all six.
 
     Attributes:
         weights: y by name, leaves of autograd that `step` updates in place.
 
     Args:
         parameters: initial values by name; copied.
-        settings: its options.
         learning_rates: factor on `lr` per name; 1 for all by default.
+        lr: learning rate after warm-up.
+        betas: β₁ and β₂.
+        weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
+            so that the time over which weights are forgotten does not depend on width.
+        warmup_steps: over which learning rates rise linearly from zero.
+        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
+            on the way, as where data grows, later ones should weigh more.
     """
 
     def __init__(
         self,
         parameters: Mapping[str, Tensor],
-        settings: ScheduleFreeSettings,
         learning_rates: Mapping[str, float] | None = None,
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        warmup_steps: int = 0,
+        average_power: float = 0.0,
     ) -> None:
         self._names = list(parameters)
         self._factors = dict.fromkeys(parameters, 1.0) if learning_rates is None else dict(learning_rates)
-        self._lr, self._betas, self._decay = settings.lr, settings.betas, settings.weight_decay
-        self._warmup_steps, self._power = settings.warmup_steps, settings.average_power
+        self._lr, self._betas, self._decay = lr, betas, weight_decay
+        self._warmup_steps, self._power = warmup_steps, average_power
         self._k = 0  # steps taken
         self._weight_sum = self._lr_max = 0.0
         self._layout({name: parameter.detach() for name, parameter in parameters.items()})

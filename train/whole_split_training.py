@@ -11,12 +11,13 @@ from harness.result import per_seed
 from harness.result_fields import Final, Timing, TrainedOnce
 from harness.run_directory import Run
 from train.early_stopping import warn_of_unlike_validation
+from train.epoch_trainer import EpochReport, fit_members
 from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
+from train.randomness import permutations
 from train.save_weights import save_weights
 from train.settings import TrainConfig
-from train.training import Engine, EpochReport
 
 
 def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
@@ -31,7 +32,6 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
     images = prepared.dataset.splits["test"].images
     with threads_for(images.numel() * images[0].numel()):  # class covariances
         counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
-    engine = Engine.of_run(prepared, run)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)
 
@@ -40,7 +40,17 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
             logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
             display.update(work.share(0, *report.mean_epochs), str(report))
 
-        fitted = engine.fit(engine.orders, show, counterparts=counterparts)
+        fitted = fit_members(
+            prepared.ensemble,
+            prepared.data,
+            prepared.seeds,
+            permutations(prepared.seeds, len(train)).to(train.labels.device),
+            prepared.settings,
+            show,
+            counterparts=counterparts,
+            stack=prepared.stacking.stack,
+            checkpoints=prepared.checkpoints(run),
+        )
     save_weights(prepared, run, fitted)
     test = fitted.score(prepared.data["test"])
     save_test_bits(run, prepared.seeds, test.example_bits)
@@ -60,6 +70,6 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         label_entropy_bits=label_entropy_bits(train.labels),
         sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
         counterparts=results_of([*fitted.counterparts], spectra, len(prepared.seeds)),
-        timing=Timing(stacking=asdict(engine.stacking)),
+        timing=Timing(stacking=asdict(prepared.stacking)),
         **endings(fitted.curves),
     )

@@ -35,7 +35,7 @@ from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
 from train.randomness import generator
-from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
 from train.stacking_rule import choose, multiply_adds
 
@@ -71,7 +71,7 @@ class Case:
         ensemble, device = self.ensemble, self.images.labels.device
         batch = torch.arange(len(self.images), device=device).expand(members, -1)
         initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
-        optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=self.settings.lr), ensemble.model.learning_rates())
+        optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=self.settings.lr)
         x, z = self.images.plain(batch)
 
         def step() -> None:

@@ -36,12 +36,12 @@ from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
+from train.epoch_trainer import fit_members
 from train.malloc import keep_freed_memory
 from train.matched_sample_losses import DATA, Counterparts
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking_rule import Stacking, choose
-from train.training import TrainingSets, fit
 
 _FOREVER = 10**9
 
@@ -138,9 +138,10 @@ class TrainingBenchmark:
     def _ours(self, stacking: Stacking, note: str = "", counterparts: Counterparts | None = None) -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
-            sets = TrainingSets(self.seeds, self.subsets, self.train, self.validation, None, counterparts or {})
-            curves = fit(self.ensemble, sets, settings, stack=stacking.stack).curves
-            return [curve.validation_loss_bits[-1] for curve in curves]
+            data = {"train": self.train, "validation": self.validation}
+            options = {"counterparts": counterparts, "stack": stacking.stack}
+            fitted = fit_members(self.ensemble, data, self.seeds, self.subsets, settings, **options)
+            return [curve.validation_loss_bits[-1] for curve in fitted.curves]
 
         run(dataclasses.replace(self.settings, max_epochs=1))  # warms up
         losses, cost = timed(run, self.device, lambda: [self.settings])

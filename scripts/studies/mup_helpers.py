@@ -20,7 +20,7 @@ from scripts import command_line
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.randomness import generator
-from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.schedule_free import ScheduleFree
 
 T = TypeVar("T")
 PARAMETRIZATIONS: tuple[Parametrization, ...] = ("mup", "standard")
@@ -91,9 +91,7 @@ class Steps:
     ) -> None:
         self.ensemble, self.data = Ensemble(model), data
         initial = self.ensemble.initial_weights([generator(seed, "init") for seed in seeds], data[0].device)
-        self.optimizer = ScheduleFree(
-            initial, ScheduleFreeSettings(lr=lr, warmup_steps=warmup_steps), model.learning_rates()
-        )
+        self.optimizer = ScheduleFree(initial, model.learning_rates(), lr=lr, warmup_steps=warmup_steps)
         self._batches = [generator(seed, "batches") for seed in seeds]
 
     @property

@@ -4,9 +4,6 @@ import errno
 import itertools
 import json
 import math
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -19,15 +16,16 @@ from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
 from harness.result_fields import Final, Point
-from harness.run_directory import Run, leftover
+from harness.run_directory import Run
 from mdl import block_code, block_code_run
 from mdl.__main__ import COMMAND as MDL
 from mdl.block_code import BlockCode, SizeTrained
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
+from train.checkpoint import Checkpoints
+from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
 from train.randomness import permutation
-from train.training import Engine
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
@@ -103,30 +101,6 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
     assert numbers("given")[0]["mdl"] != numbers("whole")[0]["mdl"]
 
 
-def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:
-    assert command(MDL, *SMALL, "runs_dir=alone").code == 0
-    train_size, trained, first = block_code.train_size, [], threading.Barrier(3, timeout=60)
-
-    def note(engine: Engine, sizes: Sequence[int], i: int, *rest) -> SizeTrained:
-        trained.append(sizes[i])
-        if len(trained) <= 3:
-            first.wait()  # three of them train at the same time
-        return train_size(engine, sizes, i, *rest)
-
-    for module in (block_code, block_code_run):
-        monkeypatch.setattr(module, "train_size", note)
-    shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MdlConfig)
-    with ThreadPoolExecutor(3) as processes:
-        asked = [processes.submit(MDL.execution(shared).carry_out, wait=wait) for wait in (True, True, False)]
-        results = [process.result(timeout=120) for process in asked]
-    assert len(trained) == len(set(trained)) == 3
-    assert {result.run_id for result in results if result is not None} == {numbers("alone")[0]["run_id"]}
-    assert None not in results[:2]
-    assert numbers("shared") == numbers("alone")
-    (run,) = Path("shared").iterdir()
-    assert not [path for path in run.iterdir() if leftover(path.name)]
-
-
 def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(MDL, *SMALL, "runs_dir=undisturbed").code == 0
     save_file, saved = erasure.store.checked_files.save_file, []
@@ -183,16 +157,15 @@ def test_a_summary_is_that_of_its_parts() -> None:
 
 
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
-    real, before, after, said = block_code.train_size, [], [], {}
+    real, before, after, said = block_code.fit_members, [], [], {}
 
-    def watched(engine: Engine, *rest) -> SizeTrained:
-        assert engine.checkpoints is not None
-        before.append(list(engine.checkpoints.directory.glob("checkpoint-*")))
-        trained = real(engine, *rest)
-        after.append(list(engine.checkpoints.directory.glob("checkpoint-*")))
-        return trained
+    def watched(*arguments, checkpoints: Checkpoints, **options) -> Fit:
+        before.append(list(checkpoints.directory.glob("checkpoint-*")))
+        fitted = real(*arguments, checkpoints=checkpoints, **options)
+        after.append(list(checkpoints.directory.glob("checkpoint-*")))
+        return fitted
 
-    monkeypatch.setattr(block_code, "train_size", watched)
+    monkeypatch.setattr(block_code, "fit_members", watched)
     monkeypatch.setattr(Logger, "summarise", lambda self, values: said.update(values))
     assert command(MDL, *SMALL, "runs_dir=runs", "train.stack=one").code == 0
     assert before == [[], [], []]

@@ -18,7 +18,7 @@ from erasure.store.checked_files import read_json
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.wandb_file import only_run
-from train.training import Training
+from train.epoch_trainer import EpochTrainer
 
 QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
 TINY = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
@@ -162,7 +162,7 @@ def test_an_interrupted_run_continues_after_its_last_finished_size(command, monk
     undisturbed = read_json(path)
     for file in path.parent.iterdir():
         file.unlink()
-    real, trained = Training.run, []
+    real, trained = EpochTrainer.run, []
 
     def interrupted(self):
         if len(trained) == 2:
@@ -170,13 +170,13 @@ def test_an_interrupted_run_continues_after_its_last_finished_size(command, monk
         trained.append(self.n)
         return real(self)
 
-    monkeypatch.setattr(Training, "run", interrupted)
+    monkeypatch.setattr(EpochTrainer, "run", interrupted)
     stopped = command(MDL, *TINY)
     assert stopped.code == 130
     assert "interrupted: launch the same command again to continue" in stopped.err
     assert read_json(path.parent / "state.json")["state"] == "interrupted"
     before, trained[:] = list(trained), []
-    monkeypatch.setattr(Training, "run", lambda self: (trained.append(self.n), real(self))[1])
+    monkeypatch.setattr(EpochTrainer, "run", lambda self: (trained.append(self.n), real(self))[1])
     assert command(MDL, *TINY).code == 0
     sizes = [point["n"] for point in undisturbed["curve"]]
     assert (before, trained) == (sizes[:2], sizes[2:])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from erasure.dataset import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import COMMAND as MDL
-from mdl.replay_code import ReplayCode, ReplayLabels, batch_ends, stream_positions
+from mdl.replay_code import ReplayTrainer, batch_ends, stream_positions
 from mdl.settings import ReplaySettings
 from mdl.temperature_mixture import INVERSE_TEMPERATURES
 from models.classifier import Classifier
@@ -23,7 +23,7 @@ from tests.train.test_training import Dropping
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
-from train.training import NonFiniteLossError
+from train.trainer import NonFiniteLossError
 
 CPU, K = torch.device("cpu"), 3
 SIZES, OPTIONS = [10, 25, 60], ReplaySettings(batch=4, streams=6)
@@ -69,7 +69,8 @@ def code(settings: TrainSettings):
         orders = torch.stack([torch.randperm(SIZES[-1], generator=torch.Generator().manual_seed(s)) for s in seeds])
         orders = orders[:1].expand_as(orders).clone() if shared else orders
         changed = dataclasses.replace(settings, **change)
-        return ReplayCode(Ensemble(model or mlp()), ReplayLabels(seeds, orders, train, train, SIZES), changed, options)
+        data = {"train": train, "test": train}
+        return ReplayTrainer(Ensemble(model or mlp()), data, seeds, orders, changed, options, sizes=SIZES)
 
     return make
 
@@ -81,8 +82,8 @@ def test_labels_that_are_not_yet_paid_for_change_nothing(code, known: int) -> No
     future = clean._orders[0, known:]
     other[future] = (other[future] + torch.randint(1, K, future.shape, generator=torch.Generator().manual_seed(1))) % K
     poisoned = code(images(other))
-    list(clean.run())
-    list(poisoned.run())
+    clean.run()
+    poisoned.run()
     assert torch.equal(clean.bits[:, :known], poisoned.bits[:, :known])
     assert (clean.bits[:, max(known, 10) :] != poisoned.bits[:, max(known, 10) :]).all()
     for i, n in enumerate(SIZES):  # the training loss at a size is that of the labels known there
@@ -91,19 +92,22 @@ def test_labels_that_are_not_yet_paid_for_change_nothing(code, known: int) -> No
 
 def test_a_constant_predictor_costs_log2_k_a_label(code) -> None:
     constant = code(images(), Constant(), seeds=(0,))
-    list(constant.run())
+    constant.run()
     torch.testing.assert_close(constant.bits, torch.full_like(constant.bits, math.log2(K)), rtol=1e-14, atol=0)
 
 
 def test_labels_that_can_be_learnt_cost_less_and_the_first_batch_the_uniform_code(code) -> None:
     learnt = code(images(), shared=False)
-    assert [*learnt.run()] == learnt.ends
+    ends = []
+    learnt.on_batch = lambda: ends.append(learnt.known)
+    learnt.run()
+    assert ends == learnt.ends
     assert learnt.finished
     assert str(learnt) == f"label {SIZES[-1]} of {SIZES[-1]}"
     torch.testing.assert_close(learnt.bits[:, :3], torch.full((2, 3), math.log2(K), dtype=torch.float64))
     assert float(learnt.bits[:, 40:].mean()) < 0.5 * math.log2(K)
     test, accuracy, train = learnt.scores[:, :, len(SIZES) - 1]
-    assert test.tolist() == learnt.tested().bits.tolist()
+    assert test.tolist() == pytest.approx(learnt.test_bits.double().mean(1).tolist())
     assert float(accuracy.min()) > 0.8
     assert float(train.max()) < 0.9
     early, late = learnt.scores[0, :, 0], test
@@ -114,7 +118,7 @@ def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code_one_at_a
     """A mixture that learns from what it paid never costs log2 17 bits more than any of its members."""
     noise = torch.randint(K, (SIZES[-1],), generator=torch.Generator().manual_seed(3))
     sure = code(images(noise), options=ReplaySettings(batch=1, streams=6), lr=0.3)
-    list(sure.run())
+    sure.run()
     bound = SIZES[-1] * math.log2(K) + math.log2(len(INVERSE_TEMPERATURES))
     assert (sure.bits.sum(1) <= bound + 1e-9).all()
 
@@ -129,10 +133,10 @@ def test_each_seed_draws_its_own_initial_weights(code) -> None:
 
 
 def test_batches_draw_different_views_and_are_of_the_size_that_is_set(code, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = ReplayCode._draws, []
-    monkeypatch.setattr(ReplayCode, "_draws", lambda self: seen.append(real(self)) or seen[-1])
+    real, seen = ReplayTrainer.begin_round, []
+    monkeypatch.setattr(ReplayTrainer, "begin_round", lambda self: seen.append(real(self)) or seen[-1])
     batches = code(images(torch.arange(SIZES[-1]) % 2), Dropping(), seeds=(0,))
-    list(batches.run())
+    batches.run()
     alike = [(a, b) for a, b in itertools.pairwise(seen) if a.views.shape == b.views.shape]
     assert alike
     for a, b in alike:
@@ -145,8 +149,8 @@ def test_batches_draw_different_views_and_are_of_the_size_that_is_set(code, monk
 
 def test_a_seed_costs_what_it_costs_alone(code) -> None:
     together, alone = code(images(), shared=False), code(images(), seeds=(1,))
-    list(together.run())
-    list(alone.run())
+    together.run()
+    alone.run()
     torch.testing.assert_close(together.bits[1], alone.bits[0], rtol=1e-4, atol=1e-6)
     assert not torch.allclose(together.bits[0], together.bits[1], rtol=1e-2)
 
@@ -157,7 +161,7 @@ def test_a_restored_code_goes_on_to_the_bit(code, model, steps: int) -> None:
     """From any optimiser step, whether or not it is the first after a batch was coded."""
     seeds = (0, 1) if model is mlp else (0,)
 
-    def make() -> ReplayCode:
+    def make() -> ReplayTrainer:
         return code(images(torch.arange(SIZES[-1]) % 2), model(), seeds=seeds)
 
     undisturbed, dying, states = make(), make(), []
@@ -170,15 +174,15 @@ def test_a_restored_code_goes_on_to_the_bit(code, model, steps: int) -> None:
             states.append(None)
 
     dying.before_step = check
-    list(undisturbed.run())
-    list(dying.run())
+    undisturbed.run()
+    dying.run()
     (tensors, values), resumed = states[steps], make()
     assert resumed.restore(tensors, json.loads(values))
-    list(resumed.run())
+    resumed.run()
     for one in (dying, resumed):
         assert torch.equal(one.bits, undisturbed.bits)
         assert torch.equal(one.scores, undisturbed.scores)
-        assert torch.equal(one.tested().example_bits, undisturbed.tested().example_bits)
+        assert torch.equal(one.test_bits, undisturbed.test_bits)
     assert not code(images(), seeds=(2,)).restore(tensors, json.loads(values))
 
 
@@ -196,16 +200,16 @@ def test_streams_stand_uniformly_over_the_past() -> None:
 
 def test_every_step_learns_of_the_newest_batch_and_nothing_beyond(code, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, seen = code(images(), shared=False), []
-    real = ReplayCode._draws
+    real = ReplayTrainer.begin_round
 
-    def note(self: ReplayCode):
+    def note(self: ReplayTrainer):
         draws = real(self)
         place = torch.empty_like(self._orders).scatter_(1, self._orders, torch.arange(SIZES[-1]).expand(2, -1))
         seen.append((self.known, [place[s][draws.positions[:, s]] for s in range(2)]))
         return draws
 
-    monkeypatch.setattr(ReplayCode, "_draws", note)
-    list(plain.run())
+    monkeypatch.setattr(ReplayTrainer, "begin_round", note)
+    plain.run()
     before = 0
     for known, members in seen:
         for places in members:
@@ -226,7 +230,7 @@ def test_batches_end_at_the_sizes() -> None:
 
 def test_a_diverging_network_stops_the_run_in_one_line(code) -> None:
     with pytest.raises(NonFiniteLossError, match=r"labels up to number \d+ .* seed 0, learning rate 3e\+38"):
-        list(code(images(), lr=3e38, warmup_steps=0).run())
+        code(images(), lr=3e38, warmup_steps=0).run()
 
 
 def result(runs: str) -> Mapping:

@@ -18,9 +18,10 @@ from tests.train.test_training import Dropping, images
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
+from train.epoch_randomness import Draws
+from train.epoch_trainer import EpochTrainer, Fit, fit_members
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import Fit, Training, TrainingSets, fit
 
 SEEDS = [0, 1, 2]
 
@@ -61,8 +62,7 @@ def settings(settings: TrainSettings) -> TrainSettings:
 def train(data, settings: TrainSettings, checkpoints: Checkpoints | None = None, stack: int = 3) -> Fit:
     model = MLP((1, 6, 6), 3, width=16, depth=2, activation="relu", parametrization="mup")
     subsets = torch.stack([permutation(seed, 200)[:100] for seed in SEEDS])
-    parts = data["train"], data["validation"]
-    return fit(Ensemble(model), TrainingSets(SEEDS, subsets, *parts), settings, stack=stack, checkpoints=checkpoints)
+    return fit_members(Ensemble(model), data, SEEDS, subsets, settings, stack=stack, checkpoints=checkpoints)
 
 
 def same(a: Fit, b: Fit) -> bool:
@@ -202,15 +202,15 @@ def test_a_signal_ends_the_run_after_the_save(
     before = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     inherited = signal.signal(number, before)
     request.addfinalizer(lambda: signal.signal(number, inherited))
-    real, epochs = Training.run_epoch, []
+    real, epochs = EpochTrainer.begin_round, []
 
-    def run_epoch(self: Training) -> None:
-        epochs.append(self.epoch)
+    def begin_round(self: EpochTrainer) -> Draws:
+        epochs.append(self.round)
         if len(epochs) == 4:
             os.kill(os.getpid(), number)
-        real(self)
+        return real(self)
 
-    monkeypatch.setattr(Training, "run_epoch", run_epoch)
+    monkeypatch.setattr(EpochTrainer, "begin_round", begin_round)
     with pytest.raises(ending) as ended:
         train(data, settings, Checkpoints(tmp_path, 1e9))
     assert getattr(ended.value, "code", None) == code
@@ -249,8 +249,8 @@ def test_stochastic_depth_goes_on_where_it_was(tmp_path: Path, settings: TrainSe
     settings = dataclasses.replace(settings, batch_size=16, max_epochs=6, warmup_steps=1, lr=0.05)
 
     def trained(checkpoints: Checkpoints | None = None) -> Fit:
-        sets = TrainingSets([3], torch.arange(60)[None], images(0), images(1))
-        return fit(Ensemble(Dropping()), sets, settings, checkpoints=checkpoints)
+        data = {"train": images(0), "validation": images(1)}
+        return fit_members(Ensemble(Dropping()), data, [3], torch.arange(60)[None], settings, checkpoints=checkpoints)
 
     undisturbed = trained()
     stop_at(10)

@@ -10,11 +10,11 @@ import pytest
 from conf.groups import keys
 from erasure.certificate import Certificate
 from erasure.store.checked_files import read_json
-from harness.loss_curves import endings
+from harness.loss_curves import MemberCurve, endings
 from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
 from train.__main__ import COMMAND as TRAIN
-from train.early_stopping import EarlyStopping, warn_of_unlike_validation
+from train.early_stopping import ending, epochs_left, warn_of_unlike_validation
 from train.settings import TrainSettings
 
 CHANCE_BITS = math.log2(10)
@@ -29,24 +29,24 @@ def losses(
     epoch_steps: int = 10,
     eval_every: int = 1,
     **changes,
-) -> tuple[list[bool], EarlyStopping]:
+) -> tuple[list[bool], MemberCurve]:
     """Evaluations until the member stops; by default it left the plateau in its first epoch."""
     changed = dataclasses.replace(settings, **{"max_epochs": 100} | changes)
-    stopping = EarlyStopping(0, changed, epoch_steps=epoch_steps, label_entropy_bits=CHANCE_BITS)
-    best = []
+    curve, best = MemberCurve(0, CHANCE_BITS), []
     for i, loss in enumerate(validation):
-        best.append(stopping.update(i * eval_every, None if i == 0 else train[i - 1] if train else 1.0, loss))
-        if stopping.curve.ended:
+        best.append(curve.record(i * eval_every, None if i == 0 else train[i - 1] if train else 1.0, loss))
+        curve.ended = ending(curve, changed, epoch_steps)
+        if curve.ended:
             break
-    return best, stopping
+    return best, curve
 
 
 def test_it_stops_after_so_many_steps_without_improvement(settings: TrainSettings) -> None:
-    best, stopping = losses(settings, [3.0, 2.0, 2.5, 2.4, 2.3, 1.0], patience_steps=30)
+    best, curve = losses(settings, [3.0, 2.0, 2.5, 2.4, 2.3, 1.0], patience_steps=30)
     assert best == [True, True, False, False, False]
-    assert stopping.curve.best_epoch == 1
-    assert stopping.curve.epochs == 4
-    assert stopping.curve.ended == "patience"
+    assert curve.best_epoch == 1
+    assert curve.epochs == 4
+    assert curve.ended == "patience"
 
 
 @pytest.mark.parametrize(("epoch_steps", "eval_every"), [(1, 1), (5, 1), (20, 1), (5, 4), (60, 1), (1, 60)])
@@ -54,11 +54,11 @@ def test_patience_counts_steps_whatever_their_number_in_an_epoch_and_between_eva
     epoch_steps: int, eval_every: int, settings: TrainSettings
 ) -> None:
     flat = [2.0] * 1000
-    _, stopping = losses(
+    _, curve = losses(
         settings, flat, epoch_steps=epoch_steps, eval_every=eval_every, patience_steps=120, max_epochs=10**6
     )
-    assert stopping.curve.epochs * epoch_steps == 120
-    assert stopping.curve.ended == "patience"
+    assert curve.epochs * epoch_steps == 120
+    assert curve.ended == "patience"
 
 
 def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
@@ -68,10 +68,10 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
         ([CHANCE_BITS] * 4 + [3.1] * 5, plateau, 7),  # learns by heart: patience_steps from where that began
         ([CHANCE_BITS] * 5 + [3.1] * 4, [*plateau[:6], 3.2, 3.1, 3.1], 8),  # learns: not stopped
     ):
-        _, stopping = losses(settings, validation, train, patience_steps=30, plateau_steps=80)
-        assert stopping.curve.epochs == epochs
-        assert (stopping.curve.plateau_epochs is not None) == (3.1 in train)
-        assert stopping.curve.ended == (None if validation is not plateau else "patience")
+        _, curve = losses(settings, validation, train, patience_steps=30, plateau_steps=80)
+        assert curve.epochs == epochs
+        assert (curve.plateau_epochs is not None) == (3.1 in train)
+        assert curve.ended == (None if validation is not plateau else "patience")
 
 
 @pytest.mark.parametrize(("preset", "seen_steps"), [("quick", 693), ("default", 2060), ("paper", 2376)])
@@ -81,10 +81,10 @@ def test_presets_wait_for_longer_than_plateaus_were_seen_to_last(
 ) -> None:
     """docs/study_details.md; `paper` on the digits: 108 epochs of 22 steps, waited for 220."""
     settings = dataclasses.replace(TrainSettings(**keys("train", preset)), max_epochs=10**6)
-    stopping = EarlyStopping(0, settings, epoch_steps=epoch_steps, label_entropy_bits=CHANCE_BITS)
+    curve = MemberCurve(0, CHANCE_BITS)
     for epoch in range(seen_steps // epoch_steps + 1):
-        stopping.update(epoch, CHANCE_BITS, CHANCE_BITS)
-    assert stopping.curve.ended is None
+        curve.record(epoch, CHANCE_BITS, CHANCE_BITS)
+        assert ending(curve, settings, epoch_steps) is None
 
 
 def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
@@ -102,22 +102,20 @@ def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
         ),
         "learnt": ([3.3, 2.0, 1.0, 1.1, 1.1], None, {"patience_steps": 20}, (4, 2, "patience", False, True)),
     }
-    for name, (validation, train, changes, ending) in endings_of.items():
-        _, stopping = losses(
-            settings, validation, train, **{"min_improvement_bits": 0.02, "plateau_steps": 0} | changes
-        )
+    for name, (validation, train, changes, expected) in endings_of.items():
+        _, curve = losses(settings, validation, train, **{"min_improvement_bits": 0.02, "plateau_steps": 0} | changes)
         names = ("epochs", "best_epoch", "ended", "untrained", "left_plateau")
-        expected = {key: [value] for key, value in zip(names, ending, strict=True)}
-        assert endings([stopping.curve]) == expected | {"plateau_epochs": [0 if ending[-1] else None]}, name
+        by_seed = {key: [value] for key, value in zip(names, expected, strict=True)}
+        assert endings([curve]) == by_seed | {"plateau_epochs": [0 if expected[-1] else None]}, name
 
 
 def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) -> None:
-    best, stopping = losses(settings, [2.0, 1.99, 1.98, 1.97], patience_steps=20, min_improvement_bits=0.05)
+    best, curve = losses(settings, [2.0, 1.99, 1.98, 1.97], patience_steps=20, min_improvement_bits=0.05)
     assert best == [True, True, True]
-    assert stopping.curve.ended
-    assert stopping.curve.best_validation_bits == 1.98
+    assert curve.ended
+    assert curve.best_validation_bits == 1.98
     _, slow = losses(settings, [2.0, 1.97, 1.94, 1.91, 1.88], patience_steps=20, min_improvement_bits=0.05)
-    assert not slow.curve.ended  # small steps that add up are an improvement
+    assert not slow.ended  # small steps that add up are an improvement
 
 
 def test_epochs_left_are_those_of_its_patience(settings: TrainSettings) -> None:
@@ -130,20 +128,21 @@ def test_epochs_left_are_those_of_its_patience(settings: TrainSettings) -> None:
         ([3.3] * 7, [3.32] * 6, 2),
         ([3.3, *(2.0 - 0.1 * i for i in range(8))], None, 1),  # of max_epochs
     ):
-        assert losses(settings, validation, train, **options)[1].epochs_left == left, validation
+        _, curve = losses(settings, validation, train, **options)
+        assert epochs_left(curve, dataclasses.replace(settings, **options), 10) == left, validation
 
 
 def test_of_equal_losses_the_first_is_the_best(settings: TrainSettings) -> None:
-    best, stopping = losses(settings, [3.0, 2.0, 2.0, 2.5], patience_steps=900)
+    best, curve = losses(settings, [3.0, 2.0, 2.0, 2.5], patience_steps=900)
     assert best == [True, True, False, False]
-    assert stopping.curve.best_epoch == 1
+    assert curve.best_epoch == 1
 
 
 def test_an_improvement_must_be_more_than_what_is_worth_waiting_for(settings: TrainSettings) -> None:
     exact = [2.0, 1.5, 1.0]  # by 0.5, which binary numbers hold
     for worth, ended in ((0.5, "patience"), (0.25, None)):
-        _, stopping = losses(settings, [exact[0], 1.5, 1.5], patience_steps=20, min_improvement_bits=worth)
-        assert stopping.curve.ended == ended
+        _, curve = losses(settings, [exact[0], 1.5, 1.5], patience_steps=20, min_improvement_bits=worth)
+        assert curve.ended == ended
 
 
 @pytest.mark.parametrize(("validation", "warned"), [(0.12, False), (0.26, True)])

@@ -20,11 +20,11 @@ from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
+from train.epoch_trainer import EpochTrainer
 from train.learning_order_report import past_means_step, samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
 from train.save_weights import WEIGHTS
 from train.settings import TrainSettings
-from train.training import Training, TrainingSets
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]
 
@@ -92,15 +92,14 @@ def planted(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x.view(n, 3, 1, 1), z
 
 
-def training(model: Classifier, samples: list[str]) -> Training:
+def training(model: Classifier, samples: list[str]) -> EpochTrainer:
     x, z = planted(400, 0)
     test, labels = planted(4000, 1)
     drawn = {name: on_device(*counterpart(name, test, labels)) for name in samples}
     subsets = torch.arange(len(x)).expand(2, -1)
-    sets = TrainingSets(
-        [0, 1], subsets, on_device(x, z), on_device(*planted(400, 2)), None, {DATA: on_device(test, labels), **drawn}
-    )
-    return Training(Ensemble(model), sets, settings())
+    data = {"train": on_device(x, z), "validation": on_device(*planted(400, 2))}
+    followed = {DATA: on_device(test, labels), **drawn}
+    return EpochTrainer(Ensemble(model), data, [0, 1], subsets, settings(), counterparts=followed)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +108,7 @@ def training(model: Classifier, samples: list[str]) -> Training:
 def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sample: str, alike: bool) -> None:
     """Belrose et al. 2024: the logits of such a model have the same class means on both."""
     trained = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), [sample])
-    for _ in trained.run():
-        pass
+    trained.run()
     images, other = (
         [loss for member, _, name, loss, *_ in trained.followed.rows if (member, name) == (0, which)]
         for which in (DATA, sample)
@@ -123,8 +121,7 @@ def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sampl
 @pytest.mark.parametrize(("degree", "past"), [(1, False), (2, True)])
 def test_a_model_that_uses_means_alone_is_never_past_them(degree: int, past: bool) -> None:
     trained = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), ["order1", "order2"])
-    for _ in trained.run():
-        pass
+    trained.run()
     for seed in (0, 1):
         of_means, of_covariances = (
             [row for row in trained.followed.of_seeds(0) if (row.seed, row.sample) == (seed, name)]
@@ -159,8 +156,7 @@ def test_scores_of_a_sample_are_those_of_its_logits() -> None:
 
 def test_a_training_that_continues_has_the_same_curves() -> None:
     whole, first, second = (training(PolynomialClassifier((3, 1, 1), 2, degree=1), ["swap"]) for _ in range(3))
-    for _ in whole.run():
-        pass
+    whole.run()
     states = []
 
     class StoppedError(Exception): ...
@@ -172,11 +168,9 @@ def test_a_training_that_continues_has_the_same_curves() -> None:
 
     first.before_step = stop
     with pytest.raises(StoppedError):
-        for _ in first.run():
-            pass
+        first.run()
     assert second.restore(*states[-1])
-    for _ in second.run():
-        pass
+    second.run()
     assert second.followed.rows == whole.followed.rows
     assert len({row[1] for row in whole.followed.rows}) > 6
 

@@ -5,7 +5,7 @@ import torch
 from schedulefree import AdamWScheduleFree
 
 from train import schedule_free as optimizer_module
-from train.schedule_free import ScheduleFree, ScheduleFreeSettings
+from train.schedule_free import ScheduleFree
 
 SHAPES = {"a.weight": (2, 9, 7), "a.bias": (2, 9), "b.weight": (2, 4, 9), "b.bias": (2, 4)}
 FACTORS = {"a.weight": 1.0, "a.bias": 1.0, "b.weight": 0.25, "b.bias": 1.0}
@@ -41,7 +41,7 @@ def test_it_computes_what_the_library_computes(
     monkeypatch.setattr(optimizer_module, "_BLOCK", 50)  # pieces that do not divide the parameters
     start, target = draw(), draw(seed=1)
     options = {"lr": 0.03, "betas": (0.9, 0.99), "warmup_steps": 40}
-    ours = ScheduleFree(start, ScheduleFreeSettings(weight_decay=weight_decay, average_power=power, **options), factors)
+    ours = ScheduleFree(start, factors, weight_decay=weight_decay, average_power=power, **options)
     theirs = {name: weight.clone().requires_grad_() for name, weight in start.items()}
     groups = []
     for factor in (1.0, 0.25) if factors else (1.0,):
@@ -66,7 +66,7 @@ def test_it_computes_what_the_library_computes(
 
 def test_reading_the_average_changes_nothing() -> None:
     target = draw(seed=1)
-    read, unread = (ScheduleFree(draw(), ScheduleFreeSettings(lr=0.1, warmup_steps=5)) for _ in range(2))
+    read, unread = (ScheduleFree(draw(), lr=0.1, warmup_steps=5) for _ in range(2))
     assert all(torch.equal(average, read.weights[name]) for name, average in read.averaged().items())  # before a step
     for _ in range(4):
         steps(read, target, 7)
@@ -78,15 +78,15 @@ def test_reading_the_average_changes_nothing() -> None:
 def test_the_initial_weights_are_copied() -> None:
     start = draw()
     copies = {name: weight.clone() for name, weight in start.items()}
-    steps(ScheduleFree(start, ScheduleFreeSettings(lr=0.1)), draw(seed=1), 3)
+    steps(ScheduleFree(start, lr=0.1), draw(seed=1), 3)
     assert all(torch.equal(weight, copies[name]) for name, weight in start.items())
 
 
 def test_members_that_stay_go_on_as_if_the_others_had_never_been_there() -> None:
     start, target = draw(), draw(seed=1)
     second, second_target = ({name: weight[1:] for name, weight in of.items()} for of in (start, target))
-    options = ScheduleFreeSettings(lr=0.1, warmup_steps=3, weight_decay=0.1)
-    together, alone = (ScheduleFree(w, options, FACTORS) for w in (start, second))
+    options = {"lr": 0.1, "warmup_steps": 3, "weight_decay": 0.1}
+    together, alone = (ScheduleFree(w, FACTORS, **options) for w in (start, second))
     steps(together, target, 5)
     steps(alone, second_target, 5)
     together.keep_members(torch.tensor([1]))
@@ -99,14 +99,14 @@ def test_members_that_stay_go_on_as_if_the_others_had_never_been_there() -> None
 
 def test_a_restored_optimiser_goes_on_to_the_bit() -> None:
     target = draw(seed=1)
-    options = ScheduleFreeSettings(lr=0.1, warmup_steps=8)
-    undisturbed = ScheduleFree(draw(), options, FACTORS)
-    other = ScheduleFree(draw(), ScheduleFreeSettings(lr=0.1), FACTORS)
+    options = {"lr": 0.1, "warmup_steps": 8}
+    undisturbed = ScheduleFree(draw(), FACTORS, **options)
+    other = ScheduleFree(draw(), FACTORS, lr=0.1)
     steps(undisturbed, target, 5)
     tensors, numbers = undisturbed.state()
     saved = {name: tensor.clone() for name, tensor in tensors.items()}
     steps(undisturbed, target, 5)
-    restored = ScheduleFree(draw(seed=3), options, FACTORS)
+    restored = ScheduleFree(draw(seed=3), FACTORS, **options)
     restored.restore(saved, numbers)
     steps(restored, target, 5)
     steps(other, target, 10)

@@ -19,10 +19,11 @@ from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
+from train.epoch_trainer import EpochTrainer, Fit, fit_members
 from train.out_of_memory_advice import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import Fit, NonFiniteLossError, Training, TrainingSets, fit
+from train.trainer import NonFiniteLossError
 
 CPU = torch.device("cpu")
 
@@ -54,9 +55,8 @@ def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSet
     part = LabelledImages(torch.rand(4, 1, 600, 600), torch.arange(4) % 2)
     place = {"padding": 0, "flip": False, "device": torch.device("cpu")}
     data = DeviceImages(part, torch.zeros(1), torch.ones(1), **place)
-    fitted = fit(
-        Ensemble(PolynomialClassifier((1, 600, 600), 2)), TrainingSets([0], torch.arange(4)[None], data, data), settings
-    )
+    ensemble, splits = Ensemble(PolynomialClassifier((1, 600, 600), 2)), {"train": data, "validation": data}
+    fitted = fit_members(ensemble, splits, [0], torch.arange(4)[None], settings)
     assert fitted.curves[0].epochs == 1
 
 
@@ -67,16 +67,17 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
     settings = dataclasses.replace(settings, batch_size=20, max_epochs=1, min_epoch_steps=2)
     monkeypatch.setattr(Ensemble, "autocast", lambda *_: contextlib.nullcontext())  # it asks which device this is
 
-    def trained(device: torch.device, before_step: Callable[[], None] = lambda: None) -> Training:
+    def trained(device: torch.device, before_step: Callable[[], None] = lambda: None) -> EpochTrainer:
         model = (Dropping() if name == "dropping" else EVERY[name]((1, 8, 8))).to(device)
         seeds = [0, 1] if model.stackable else [0]
         subsets = torch.stack([torch.arange(seed, 40 + seed) for seed in seeds]).to(device)
         shape = (60, 1, 4, 4) if name == "dropping" else (60, 1, 8, 8)
         part = LabelledImages(torch.randn(shape, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 2)
         data = DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=device)
-        training = Training(Ensemble(model), TrainingSets(seeds, subsets, data, data), settings)
+        splits = {"train": data, "validation": data}
+        training = EpochTrainer(Ensemble(model), splits, seeds, subsets, settings)
         training.before_step = before_step
-        list(training.run())
+        training.run()
         return training
 
     here, waits = trained(CPU), []
@@ -86,7 +87,7 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
         assert len(set(waits)) == 1, device.waits
         for name, weight in there.last.items():
             assert torch.equal(weight.cpu(), here.last[name]), name
-    assert [stopping.curve for stopping in there.stopping] == [stopping.curve for stopping in here.stopping]
+    assert there.curves == here.curves
 
 
 def small(kind: type[MLP] = MLP) -> Classifier:
@@ -95,7 +96,7 @@ def small(kind: type[MLP] = MLP) -> Classifier:
 
 def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettings) -> Fit:
     subsets = torch.stack([permutation(seed, len(data["train"]))[:n] for seed in seeds])
-    return fit(Ensemble(model), TrainingSets(seeds, subsets, data["train"], data["validation"]), settings)
+    return fit_members(Ensemble(model), data, seeds, subsets, settings)
 
 
 def test_it_learns(data, settings: TrainSettings) -> None:
@@ -148,9 +149,7 @@ def test_one_infinite_validation_image_ends_the_run_before_an_epoch_is_trained(s
 
 def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     subsets = permutation(0, len(data["train"]))[None, :300]
-    fitted = fit(
-        Ensemble(small(), torch.bfloat16), TrainingSets([0], subsets, data["train"], data["validation"]), settings
-    )
+    fitted = fit_members(Ensemble(small(), torch.bfloat16), data, [0], subsets, settings)
     assert fitted.curves[0].best_validation_bits < 2.5
     assert fitted.best["readout.weight"].dtype == torch.float32
 
@@ -171,10 +170,10 @@ def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSetti
     """A validation split that holds just these does the same."""
     orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
     subsets, stopping = orders[:, :300], orders[:, 300:340]
-    sets = TrainingSets([0, 1], subsets, data["train"], data["train"], stopping)
-    both = fit(Ensemble(small()), sets, settings)
+    both = fit_members(Ensemble(small()), data, [0, 1], subsets, settings, held_out=stopping)
     for i in range(2):
-        alone = fit(Ensemble(small()), sets.of(slice(i, i + 1)), settings)
+        one = slice(i, i + 1)
+        alone = fit_members(Ensemble(small()), data, [i], subsets[one], settings, held_out=stopping[one])
         assert alone.curves[0].validation_loss_bits == pytest.approx(both.curves[i].validation_loss_bits, rel=1e-6)
     first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
     scored = both.score(data["train"], stopping, weights=both.last).bits.tolist()

@@ -13,9 +13,9 @@ from erasure.store.checked_files import load_tensors, read_json
 from harness.example_bits import read_test_bits
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
+from train import whole_split_training
 from train.__main__ import COMMAND as TRAIN
 from train.save_weights import WEIGHTS
-from train.training import Engine
 
 TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
 
@@ -51,15 +51,15 @@ def test_the_last_training_of_mdl_is_that_of_train_and_both_keep_its_weights(com
 
 
 def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Engine.fit
+    real = whole_split_training.fit_members
 
-    def fit_slowly(self: Engine, *arguments, **options):
-        fitted = real(self, *arguments, **options)
+    def fit_slowly(*arguments, **options):
+        fitted = real(*arguments, **options)
         (lock,) = Path("runs").glob(f"*/{LOCK}")
         lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
         return fitted
 
-    monkeypatch.setattr(Engine, "fit", fit_slowly)
+    monkeypatch.setattr(whole_split_training, "fit_members", fit_slowly)
     outcome = command(TRAIN, *TINY, "seeds=[0]")
     assert outcome.code == 1
     assert "process 12 on node7 has taken over" in outcome.err

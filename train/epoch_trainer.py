@@ -1,0 +1,349 @@
+"""Training in epochs: each member learns a training set of its own until its validation loss stops improving.
+
+`fit_members` trains all seeds, stack by stack, and returns a `Fit`. Each evaluation is reported as an `EpochReport`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.loss_curves import MemberCurve, label_entropy_bits
+from train.calibration import tempered
+from train.checkpoint import Checkpoints, State
+from train.device_images import DeviceImages
+from train.early_stopping import ending, epochs_left
+from train.ensemble import Ensemble, Scores, Weights
+from train.epoch_randomness import Draws, EpochOrder
+from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
+from train.randomness import generator
+from train.settings import TrainSettings
+from train.trainer import NonFiniteLossError, Trainer
+
+Report = Callable[["EpochReport"], object]
+
+
+def fit_members(
+    ensemble: Ensemble,
+    data: Mapping[str, DeviceImages],
+    seeds: Sequence[int],
+    subsets: Tensor,
+    settings: TrainSettings,
+    report: Report = lambda _: None,
+    *,
+    held_out: Tensor | None = None,
+    counterparts: Counterparts | None = None,
+    stack: int | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> "Fit":
+    """Train one member per seed, each on its own subset of the training split, until it stops improving.
+
+    All random draws come from generators seeded by the member's seed and subset size, so that a member in a stack
+    computes what it would compute alone.
+
+    Args:
+        ensemble: the architecture.
+        data: splits on the device: "train", and "validation" unless `held_out` stops the members.
+        seeds: one per member, distinct.
+        subsets: positions in the training split, [S, n].
+        settings: how to train.
+        report: called after every evaluation.
+        held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
+            stopping uses the validation split.
+        counterparts: samples whose losses are followed along the training, by name (`train.matched_sample_losses`).
+        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
+        checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
+
+    Raises:
+        NonFiniteLossError: a training diverged; names the size, seed, epoch and learning rate.
+        MemoryExhaustedError: names the setting to lower.
+    """
+    count, n = subsets.shape
+    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-count // stack)
+    trainers: list[EpochTrainer] = []
+    for i in range(stacks):
+        members = slice(i * stack, (i + 1) * stack)
+        stopping = None if held_out is None else held_out[members]
+        options = {"held_out": stopping, "counterparts": counterparts}
+        trainer = EpochTrainer(ensemble, data, seeds[members], subsets[members], settings, **options)
+        elsewhere = sum(earlier.round for earlier in trainers)
+
+        def show(bits: list[float], trainer: EpochTrainer = trainer, about: tuple = ((i, stacks), elsewhere)) -> None:
+            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), *about))
+
+        trainer.on_evaluation = show
+        with checkpoints.continued(f"{n}-{i}", trainer, keep=stacks > 1) if checkpoints else nullcontext():
+            trainer.run()
+        trainers.append(trainer)
+    return Fit.of(trainers, stack)
+
+
+class EpochTrainer(Trainer):
+    """A stack of members that learn in epochs, and leave the stack as they stop.
+
+    Args:
+        ensemble: the architecture.
+        data: as for `fit_members`.
+        seeds: one per member, distinct.
+        subsets: positions in the training split, [S, n].
+        settings: how to train.
+        held_out: positions in the training split of the examples that stop each member, [S, m]; None for the
+            validation split.
+        counterparts: samples whose losses are followed; none by default.
+
+    Attributes:
+        best: averaged weights [S, ...] at each member's lowest validation loss.
+        last: averaged weights [S, ...] when each member stopped.
+        curves: each member's losses so far.
+        on_evaluation: called after every evaluation but the first with the validation losses in bits of the members
+            that were still training.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        data: Mapping[str, DeviceImages],
+        seeds: Sequence[int],
+        subsets: Tensor,
+        settings: TrainSettings,
+        *,
+        held_out: Tensor | None = None,
+        counterparts: Counterparts | None = None,
+    ) -> None:
+        self.n, train = subsets.shape[1], data["train"]
+        initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
+        super().__init__(ensemble, seeds, initial, train, settings)
+        self.subsets, self.held_out = subsets, held_out
+        self.validation = data["validation"] if held_out is None else train
+        self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
+        self.best, self.last = (
+            {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
+        )
+        self.curves = [
+            MemberCurve(seed, entropy)
+            for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)
+        ]
+        self.followed = CounterpartCurves(ensemble, counterparts or {}, self.order.steps)
+        self.on_evaluation: Callable[[list[float]], object] = lambda _: None
+        self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
+        self._losses_summed = 0
+
+    @property
+    def epochs_left(self) -> int:
+        """A lower bound on the epochs until every member has stopped."""
+        left = (epochs_left(self.curves[member], self.settings, self.order.steps) for member in self.active)
+        return max(left, default=0)
+
+    def __str__(self) -> str:
+        return f"training size {self.n}, epoch {self.round}"
+
+    def begin_round(self) -> Draws:
+        """Draw an epoch of each member that is still training; before the first, score the initial weights."""
+        if not self.curves[0].epoch:
+            self._follow_counterparts()
+            self._evaluate()
+        draws = self.order.draw(self.active, self.subsets.device)
+        members = torch.tensor(self.active, device=self.subsets.device)[:, None]
+        return Draws(self.subsets[members, draws.positions], draws.views, draws.factors)
+
+    def after_step(self, losses: Tensor) -> None:
+        self._loss_sum += losses
+        self._losses_summed += 1
+        self._follow_counterparts()
+
+    def end_round(self) -> None:
+        if self.round % self.settings.eval_every == 0 or self.round == self.settings.max_epochs:
+            self.on_evaluation(self._evaluate())
+
+    def _evaluate(self) -> list[float]:
+        """Score the averaged weights on the examples that stop, save the best ones and drop members that end.
+
+        Returns:
+            The validation loss in bits of each member that was still training before the evaluation.
+        """
+        averaged = self.optimizer.averaged()
+        held_out = None if self.held_out is None else self.held_out[self.active]
+        validation_bits = self.ensemble.score(averaged, self.validation, held_out).bits.tolist()
+        improved, stopped, going = [], [], []
+        for position, (member, train_bits) in enumerate(zip(self.active, self._train_bits(), strict=True)):
+            curve, loss = self.curves[member], validation_bits[position]
+            self._require_finite(member, train_bits, loss)
+            if curve.record(self.round, train_bits, loss):
+                improved.append(position)
+            curve.ended = ending(curve, self.settings, self.order.steps)
+            (stopped if curve.ended else going).append(position)
+        self._copy(self.best, averaged, improved)
+        self._copy(self.last, averaged, stopped)
+        if stopped:
+            self._follow_counterparts(always=True)
+            self._keep(going)
+        self._loss_sum.zero_()
+        self._losses_summed = 0
+        return validation_bits
+
+    def _train_bits(self) -> list[float | None]:
+        """Return each member's mean training loss since the last evaluation, on augmented batches, in bits."""
+        if not self._losses_summed:
+            return [None] * len(self.active)
+        return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()
+
+    def _require_finite(self, member: int, train_bits: float | None, validation_bits: float) -> None:
+        if math.isfinite(validation_bits) and math.isfinite(train_bits or 0.0):
+            return
+        raise NonFiniteLossError(
+            f"the loss is not finite (training {train_bits}, validation {validation_bits} bits) at training size "
+            f"{self.n}, seed {self.seeds[member]}, epoch {self.round}, learning rate "
+            f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
+        )
+
+    def _copy(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
+        """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
+        if not positions:
+            return
+        device = self.subsets.device
+        source = torch.tensor(positions, device=device)
+        target = torch.tensor([self.active[position] for position in positions], device=device)
+        for name, weight in averaged.items():
+            stack[name][target] = weight[source]
+
+    def _keep(self, positions: Sequence[int]) -> None:
+        super()._keep(positions)
+        if self.active:
+            self._loss_sum = self._loss_sum[torch.tensor(positions, device=self.subsets.device)]
+
+    def _follow_counterparts(self, *, always: bool = False) -> None:
+        """Note losses on counterparts if this optimizer step is one of those chosen, or a member stops."""
+        step = self.round * self.order.steps + self.step
+        if always or self.followed.due(step):
+            self.followed.note(step, self.active, self.optimizer.averaged())
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        return {**super()._members, "n": self.n}
+
+    def _own_state(self) -> State:
+        weights = {f"best.{name}": weight for name, weight in self.best.items()}
+        weights |= {f"last.{name}": weight for name, weight in self.last.items()}
+        return weights | self.order.state() | {"loss_sum": self._loss_sum}, {
+            "losses_summed": self._losses_summed,
+            "evaluations": [[c.epoch, c.train_loss_bits, c.validation_loss_bits, c.ended] for c in self.curves],
+            **({"counterparts": self.followed.rows} if self.followed.samples else {}),
+        }
+
+    def _restore_own(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        for kind, weights in (("best", self.best), ("last", self.last)):
+            for name, weight in weights.items():
+                weight.copy_(tensors[f"{kind}.{name}"])
+        for curve, (epochs, train, validation, ended) in zip(self.curves, values["evaluations"], strict=True):
+            curve.epoch, curve.train_loss_bits, curve.validation_loss_bits = [*epochs], [*train], [*validation]
+            curve.ended = ended
+        self.order.restore(tensors)
+        self._loss_sum = tensors["loss_sum"].to(self.subsets.device)
+        self._losses_summed = values["losses_summed"]
+        self.followed.rows = values.get("counterparts", [])
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """The state of a training after an evaluation.
+
+    Attributes:
+        epoch: epochs finished.
+        validation_bits: latest validation loss of each member that was still training.
+        epochs_left: lower bound on the epochs until every member has stopped; 0 once all have.
+        members: number of members in the stack at the start.
+        stack: index of this stack, from 0, and the number of stacks.
+        epochs_elsewhere: epochs finished by the earlier stacks, summed.
+    """
+
+    epoch: int
+    validation_bits: Sequence[float]
+    epochs_left: int
+    members: int
+    stack: tuple[int, int]
+    epochs_elsewhere: int
+
+    @property
+    def mean_epochs(self) -> tuple[float, float]:
+        """Epochs finished and a lower bound on those left, averaged over stacks.
+
+        Stacks not begun yet are assumed to take as many epochs as the mean of the others.
+        """
+        i, stacks = self.stack
+        done = self.epochs_elsewhere + self.epoch
+        at_the_end = (done + self.epochs_left) * stacks / (i + 1)
+        return done / stacks, (at_the_end - done) / stacks
+
+    def __str__(self) -> str:
+        going = len(self.validation_bits)
+        i, stacks = self.stack
+        # Seeds train in one stack or in stacks of one (`train.stacking_rule`): several stacks are seeds.
+        which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
+        losses = [f"{bits:.3f}" for bits in self.validation_bits]
+        shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
+        return f"epoch {self.epoch}: validation {shown} bits, {which}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Trained members, in the order of the seeds.
+
+    Attributes:
+        ensemble: their architecture.
+        best: averaged weights [S, ...] at each member's lowest validation loss.
+        last: averaged weights [S, ...] when each member stopped.
+        curves: losses over the epochs.
+        stack: members that run at once.
+        counterparts: losses on counterparts along the trainings.
+    """
+
+    ensemble: Ensemble
+    best: Weights
+    last: Weights
+    curves: Sequence[MemberCurve]
+    stack: int
+    counterparts: Sequence[CounterpartRow] = ()
+
+    @classmethod
+    def of(cls, trainers: Sequence[EpochTrainer], stack: int) -> "Fit":
+        """Join the members of stacks of `stack` members each."""
+        ensemble = trainers[0].ensemble
+        best, last = (
+            {name: torch.cat([getattr(trainer, kind)[name] for trainer in trainers]) for name in ensemble.names}
+            for kind in ("best", "last")
+        )
+        curves = [curve for trainer in trainers for curve in trainer.curves]
+        firsts = range(0, len(curves), stack)
+        rows = [row for first, one in zip(firsts, trainers, strict=True) for row in one.followed.of_seeds(first)]
+        return cls(ensemble, best, last, curves, stack, rows)
+
+    def score(
+        self,
+        images: DeviceImages,
+        index: Tensor | None = None,
+        *,
+        weights: Weights | None = None,
+        temperatures: Tensor | None = None,
+    ) -> Scores:
+        """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
+        scored = []
+        for rows, stack, part in self._stacks(weights or self.best, index):
+            nats = tempered(None if temperatures is None else temperatures[rows])
+            scored.append(self.ensemble.score(stack, images, part, nats=nats))
+        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+
+    def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
+        """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
+        stacks = self._stacks(self.best, index)
+        return torch.cat([self.ensemble.temperatures(stack, images, part) for _, stack, part in stacks])
+
+    def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
+        for first in range(0, len(self.curves), self.stack):
+            rows = slice(first, first + self.stack)
+            stack = {name: weight[rows] for name, weight in weights.items()}
+            yield rows, stack, index if index is None or index.ndim == 1 else index[rows]

@@ -1,0 +1,179 @@
+"""The training loop: a stack of members takes steps, round by round, until all members have finished."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from train.checkpoint import State
+from train.cuda_graph import GraphedFunction
+from train.device_images import DeviceImages
+from train.ensemble import Ensemble, Weights
+from train.epoch_randomness import Draws
+from train.malloc import keep_freed_memory
+from train.out_of_memory_advice import advice
+from train.schedule_free import ScheduleFree
+from train.settings import TrainSettings
+
+_FORMAT = 3  # version of the saved state; states of other versions are not restored
+# Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
+_GATHERED = {"cpu": 2**21, "cuda": 2**28}
+
+
+class Trainer(ABC):
+    """A stack of members in training: their weights, their optimizer, and how far they are.
+
+    A subclass is a procedure. It says which examples a round of steps takes, and what happens between two rounds:
+    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayCode` codes the next
+    labels before it learns them.
+
+    Args:
+        ensemble: the architecture.
+        seeds: one per member.
+        initial: weights of the S members.
+        train: the examples to learn.
+        settings: of the optimizer, and batch size.
+        average_power: of `ScheduleFree`.
+
+    Attributes:
+        active: members that are still training, as positions in `seeds`.
+        round: number of finished rounds.
+        step: number of steps taken in the present round.
+        before_step: called before every step. `Checkpoints.continued` sets it to a function that saves the state when
+            due, and that may raise.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        seeds: Sequence[int],
+        initial: Weights,
+        train: DeviceImages,
+        settings: TrainSettings,
+        *,
+        average_power: float = 0.0,
+    ) -> None:
+        keep_freed_memory()
+        self.ensemble, self.seeds, self.train, self.settings = ensemble, seeds, train, settings
+        self.optimizer = ScheduleFree(
+            initial,
+            ensemble.model.learning_rates(),
+            lr=settings.lr,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            warmup_steps=settings.warmup_steps,
+            average_power=average_power,
+        )
+        self.active = list(range(len(seeds)))
+        self.round = self.step = 0
+        self.before_step: Callable[[], None] = lambda: None
+        self._gradients = self._graphed_gradients()
+
+    def run(self) -> None:
+        """Train until every member has finished.
+
+        Raises:
+            NonFiniteLossError: a training diverged.
+            MemoryExhaustedError: says which setting to lower.
+        """
+        while self.active:
+            for losses in self._steps(self.begin_round()):
+                self.step += 1
+                self.after_step(losses)
+            self.round, self.step = self.round + 1, 0
+            self.end_round()
+
+    def _steps(self, draws: Draws) -> Iterator[Tensor]:
+        """Take the steps of a round that are left. Nothing here waits for the device.
+
+        Yields:
+            the members' losses [S] in nats on a step's batch, once the step is taken; on a GPU the next step overwrites
+            them.
+        """
+        with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
+            for x, z, factors in self._batches(draws):
+                self.before_step()
+                losses, gradients = self._gradients(x, z, factors)
+                self.optimizer.step(gradients)
+                yield losses
+
+    def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        index = draws.positions
+        batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
+        together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
+        for start in range(self.step, len(index), together):
+            steps = slice(start, start + together)
+            yield from zip(*self.train.augmented(index[steps], draws.views[steps]), draws.factors[steps], strict=True)
+
+    @abstractmethod
+    def begin_round(self) -> Draws:
+        """Do what precedes a round's first step, and return the draws of all its steps.
+
+        An interrupted round begins again with the same draws; steps that were taken are skipped.
+        """
+
+    def after_step(self, losses: Tensor) -> None:  # noqa: B027
+        """Note the losses [S] of a step, without waiting for the device; by default nothing."""
+
+    @abstractmethod
+    def end_round(self) -> None:
+        """Do what follows a round: evaluate, and keep the members that go on (`_keep`)."""
+
+    def _keep(self, positions: Sequence[int]) -> None:
+        """Keep only the members at these positions among the active ones."""
+        self.active = [self.active[position] for position in positions]
+        if self.active:
+            self.optimizer.keep_members(torch.tensor(positions, device=self.train.labels.device))
+        self._gradients = self._graphed_gradients()  # the weights have moved, or no graph is needed any more
+
+    def _graphed_gradients(self) -> GraphedFunction[tuple[Tensor, Sequence[Tensor]]]:
+        return GraphedFunction(lambda *batch: self.ensemble.gradients(self.optimizer.weights, *batch))
+
+    @property
+    def finished(self) -> bool:
+        return not self.active
+
+    def state(self) -> State:
+        """Return tensors by name and JSON-like values, from which `restore` continues without changing any number."""
+        tensors, numbers = self.optimizer.state() if self.active else ({}, {})
+        own_tensors, own_values = self._own_state()
+        return tensors | own_tensors, {
+            "members": self._members,
+            "active": self.active,
+            "round": self.round,
+            "step": self.step,
+            "optimizer": numbers,
+            "procedure": own_values,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Continue from the state of a training with the same data and settings; return False if its members differ."""
+        if values.get("members") != self._members:
+            return False
+        self._keep(values["active"])  # members, which equal positions here: a new training has all members active
+        if self.active:
+            self.optimizer.restore(tensors, values["optimizer"])
+        self.round, self.step = values["round"], values["step"]
+        self._restore_own(tensors, values["procedure"])
+        return True
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        """The identity of the members: a saved state fits these alone."""
+        return {"format": _FORMAT, "procedure": type(self).__name__, "seeds": list(self.seeds)}
+
+    @abstractmethod
+    def _own_state(self) -> State:
+        """Return the procedure's part of the state."""
+
+    @abstractmethod
+    def _restore_own(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Restore the procedure's part of the state."""
+
+
+class NonFiniteLossError(RuntimeError):
+    """A training that diverged."""
