@@ -1,11 +1,10 @@
 """`codelength`: how many bits the labels y cost, given x, in a prequential code by networks, classifiers or kernels."""
 
 import itertools
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,28 +14,27 @@ from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
-from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor, require_same_columns, require_same_rows
+from erasure.inputs import as_tensor
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
+from harness.result_fields import Point
 from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
-from mdl.block_code import BlockCode, block_code, ignored
+from mdl.block_code import block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
+from mdl.replay_code import replay_code
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes, warn_of_few
-from models.any_module import AnyModule
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.examples_in_memory import (
     Examples,
-    as_images,
-    class_positions,
+    name_of,
     on_device,
-    other_examples,
     predictor,
     require_seeds,
+    splits_of,
     train_settings,
 )
 from train.randomness import permutation
@@ -46,7 +44,6 @@ from train.stacking_rule import choose, step_multiply_adds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
@@ -182,6 +179,7 @@ def codelength(
     settings: TrainSettings | str = "default",
     validation: Examples | None = None,
     test: Examples | None = None,
+    code: Literal["blocks", "replay"] = "blocks",
     flip: bool = False,
     device: str = "auto",
     on_progress: OnProgress = ignored,
@@ -189,7 +187,8 @@ def codelength(
     """Compute how many bits the labels y cost, given x: each part is predicted from all labels before it.
 
     The online code of Voita & Titov (2020, section 3.2): in a seed's order of the examples, the first labels are sent
-    with the uniform code; then a fresh model is trained on the first n and codes the labels up to the next size.
+    with the uniform code; then a fresh model is trained on the first n and codes the labels up to the next size. The
+    replay code of Bornschein, Li & Hutter (2022) trains one network all along.
 
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
@@ -204,6 +203,8 @@ def codelength(
         validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
             needs nothing but x and y.
         test: examples (x, y) on which every trained model is scored as well.
+        code: "blocks" trains a network for each size; "replay" trains one network, which codes a few labels and then
+            learns them. Nothing stops it, so that it takes no validation examples.
         flip: whether images may be mirrored in training.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.
@@ -211,17 +212,16 @@ def codelength(
     Raises:
         ValueError: a value that is refused; says what is allowed.
     """
-    require_same_rows(x, y)
-    for name, given in (("validation", validation), ("test", test)):
-        require_same_columns(x, None if given is None else given[0], f"{name} x")
-    z, classes = class_positions(y)
-    images, k, seeds = as_images(x, len(z)), len(classes), require_seeds(seeds)
+    if code not in ("blocks", "replay"):
+        raise ValueError(f"code={code!r}: choose blocks or replay")
+    if code == "replay" and validation is not None:
+        raise ValueError("code='replay' trains all along, and nothing stops it: leave out validation")
+    parts, classes = splits_of(x, y, validation, test)
+    (images, z), k, seeds = (parts["train"].images, parts["train"].labels), len(classes), require_seeds(seeds)
     sizes, blocks = _sizes(sizes, len(z), k, "prefix" if validation is None else "given")
-    parts = {"train": LabelledImages(images, z)} | {
-        name: LabelledImages(images[:0], z[:0]) if given is None else other_examples(given, images, classes, name)
-        for name, given in (("validation", validation), ("test", test))
-    }
     where = pick_device(device)
+    if code == "replay" and _is_classifier(model):
+        raise ValueError(f"code='replay' trains a network all along; model={type(model).__name__} takes code='blocks'")
     if _is_classifier(model):
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
@@ -230,14 +230,10 @@ def codelength(
     else:
         trained = train_settings(settings, device)
         built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
-        if isinstance(built, AnyModule) and built.given is not None:
-            log.warning(
-                "%s: every training draws its weights anew, by reset_parameters() of its parts; pass a function that "
-                "makes it to keep an initialisation of its own",
-                built.name,
-            )
-        name = model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
+        name = name_of(model, built)
         data = on_device(parts, where, trained.crop_padding, flip=flip)
+        if isinstance(built, KernelModel) and code == "replay":
+            raise ValueError(f"code='replay' trains a network all along; model={name} has an exact code: leave it out")
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
@@ -246,10 +242,15 @@ def codelength(
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
             stack = choose(ensemble, len(seeds), data["train"], trained).stack
             with threads_for(step_multiply_adds(ensemble, stack, data["train"], trained)):
-                coded = block_code(
-                    ensemble, data, k, seeds, trained, blocks, sizes=sizes, stack=stack, on_progress=on_progress
-                )
-            bits, total_bits, curve = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits, _curve_of(coded)
+                options: Any = {"sizes": sizes, "stack": stack, "on_progress": on_progress}
+                if code == "replay":
+                    replayed = replay_code(ensemble, data, seeds, trained, blocks.replay, **options)
+                    bits, total_bits = _in_place(replayed.bits, replayed.orders), replayed.bits.sum(1).tolist()
+                    curve = _curve_of(seeds, replayed.curve)
+                else:
+                    coded = block_code(ensemble, data, k, seeds, trained, blocks, **options)
+                    bits, total_bits = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits
+                    curve = _curve_of(seeds, [part.point for part in coded.parts])
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
     return Codelength(name, [*seeds], sizes, k, total_bits, bits.double().numpy(), label_entropy_bits(z), curve)
@@ -317,10 +318,9 @@ def _in_place(bits: Tensor, orders: Tensor) -> Tensor:
     return torch.empty_like(bits).scatter_(1, orders, bits)
 
 
-def _curve_of(coded: BlockCode) -> pd.DataFrame:
-    points = [part.point for part in coded.parts]
+def _curve_of(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
     return _curve(
-        coded.seeds,
+        seeds,
         [point.n for point in points],
         loss_bits=[point.ce_next_bits for point in points],
         test_loss_bits=[point.ce_test_bits for point in points],
@@ -391,9 +391,10 @@ def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
 
 def _curve(seeds: Sequence[int], sizes: Sequence[int], **columns: Sequence[Sequence[Any] | None]) -> pd.DataFrame:
     """Return a frame of a row per size and seed, of columns that have a list over seeds, or None, for each size."""
+    known = {name: values for name, values in columns.items() if any(at is not None for at in values)}
     rows = [
         {"n": n, "seed": seed}
-        | {name: math.nan if (at := values[i]) is None else at[s] for name, values in columns.items()}
+        | {name: math.nan if (at := values[i]) is None else at[s] for name, values in known.items()}
         for i, n in enumerate(sizes)
         for s, seed in enumerate(seeds)
     ]

@@ -1,1 +1,17 @@
-"""Fits one model, or an ensemble of seeds at once, on a device-resident dataset."""
+"""Training of networks: `fit` in Python, `python -m train` for datasets."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from train.fitted import Fitted, fit
+
+__all__ = ["Fitted", "fit"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch and the functions when one is asked for: `python -m train --help` needs neither."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from train import fitted
+
+    return getattr(fitted, name)

@@ -337,6 +337,11 @@ class Fit:
             scored.append(self.ensemble.score(stack, images, part, nats=nats))
         return Scores(*map(torch.cat, zip(*scored, strict=True)))
 
+    def logits(self, images: DeviceImages) -> Tensor:
+        """Return the logits of the best weights, [S, N, k]."""
+        outputs = (self.ensemble.outputs(stack, images) for _, stack, _ in self._stacks(self.best, None))
+        return torch.cat([torch.cat([logits for logits, _ in stack], 1) for stack in outputs])
+
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
         """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
         stacks = self._stacks(self.best, index)

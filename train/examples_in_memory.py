@@ -1,6 +1,7 @@
 """Examples and networks that Python functions are given, in the form that trainings take."""
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from conf.check import check
 from conf.groups import choices, preset
 from conf.target_class import Target, check_target
 from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor, require_same_rows
+from erasure.inputs import as_tensor, require_same_columns, require_same_rows
 from erasure.pipeline import channel_statistics
 from harness.device_and_precision import pick_precision
 from models.any_module import AnyModule
@@ -23,6 +24,7 @@ from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.settings import TrainSettings
 
+log = logging.getLogger(__name__)
 Examples = tuple[Any, Any]  # x and y
 
 
@@ -87,6 +89,27 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
     return images if images.ndim == 4 else images[:, :, None, None]
 
 
+def splits_of(
+    x: Any, y: Any, validation: Examples | None, test: Examples | None
+) -> tuple[dict[str, LabelledImages], pd.Index]:
+    """Return the examples as splits "train", "validation" and "test", empty where none are given, and their classes.
+
+    Raises:
+        ValueError: examples or labels that are refused; says what is allowed.
+    """
+    require_same_rows(x, y)
+    z, classes = class_positions(y)
+    images = as_images(x, len(z))
+    splits = {"train": LabelledImages(images, z)}
+    for name, given in (("validation", validation), ("test", test)):
+        if given is None:
+            splits[name] = LabelledImages(images[:0], z[:0])
+        else:
+            splits[name] = other_examples(given, images, classes, name)
+            require_same_columns(x, given[0], f"{name} x")
+    return splits, classes
+
+
 def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str) -> LabelledImages:
     """Return other examples, with labels of the same classes."""
     if not (isinstance(given, tuple | list) and len(given) == 2):
@@ -131,7 +154,7 @@ def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
 
 
 def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
-    """Return the predictor that an argument of `codelength` stands for."""
+    """Return the predictor that an argument of `codelength` or `fit` stands for."""
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
     if hasattr(model, "fit") and hasattr(model, "predict"):
@@ -148,6 +171,17 @@ def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[in
     section = check_target("model", {**preset("model", str(name)), **options}, "model")
     built: Any = Target(section).build(Model, tuple(input_shape), k)
     return built
+
+
+def name_of(model: Any, built: Classifier | KernelModel) -> str:
+    """Return the display name of a predictor that `predictor` built; warn where a module's own weights are redrawn."""
+    if isinstance(built, AnyModule) and built.given is not None:
+        log.warning(
+            "%s: every training draws its weights anew, by reset_parameters() of its parts; pass a function that "
+            "makes it to keep an initialisation of its own",
+            built.name,
+        )
+    return model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
 
 
 def on_device(

@@ -42,19 +42,25 @@ def in_file(folder: Path) -> list[str]:
     return ["dataset=arrays", f"dataset.path={path}", "logger.mode=disabled", f"cache_dir={folder}/cache"]
 
 
-@pytest.mark.parametrize(("model", "validation"), [("mlp", "given"), ("mlp", "prefix"), ("kernel", "given")])
+@pytest.mark.parametrize(
+    ("model", "validation"), [("mlp", "given"), ("mlp", "prefix"), ("kernel", "given"), ("mlp", "none")]
+)
 def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, validation: str) -> None:
+    """Without validation examples the code is "replay", whose training nothing stops."""
     words = [*in_file(tmp_path), "eraser=control", f"model={model}", f"runs_dir={tmp_path}/runs", "seeds=[3,5]"]
     trained = ["train=quick", f"mdl.validation={validation}"] if model == "mlp" else []
+    options: dict[str, Any] = {}
+    if validation == "none":
+        trained, options = ["train=quick", "mdl.code=replay"], {"code": "replay"}
     config = composed("mdl", [*words, *trained, "mdl.num_chunks=3"], MdlConfig)
     result, job = COMMAND.execution(config).carry_out(), Job.from_config("mdl", config)
     assert isinstance(result, MdlResult)
     where = {name: part.images.numpy() for name, part in split_positions(job).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
-    if validation == "prefix":
+    if validation in ("prefix", "none"):
         del parts["validation"]
-    code = codelength(x, y, model, seeds=[3, 5], sizes=3, settings="quick", **parts)
+    code = codelength(x, y, model, seeds=[3, 5], sizes=3, settings="quick", **parts, **options)
     assert code.total_bits == result.mdl.total_bits
     tested = [point.ce_test_bits for point in result.curve]
     assert [list(losses) for _, losses in code.curve.groupby("n")["test_loss_bits"]] == tested

@@ -1,0 +1,113 @@
+"""Training in Python: the command's losses, predictions in the user's own terms, refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from conf.compose import composed
+from harness.job import Job, split_positions
+from harness.loss_curves import read_loss_curves
+from harness.result import TrainResult
+from train import Fitted, fit
+from train.__main__ import COMMAND
+from train.randomness import permutation
+from train.settings import TrainConfig
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((240, 6)) * [1, 2, 3, 4, 5, 6] + 7
+Y = np.where(X[:, 0] - 7 + 0.3 * RNG.standard_normal(240) > 0, "right", "left")
+QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2}
+
+
+def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
+    np.savez(tmp_path / "vectors.npz", x=X, y=Y)
+    words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "logger.mode=disabled", "train=quick"]
+    words += [f"cache_dir={tmp_path}/cache", f"runs_dir={tmp_path}/runs", "eraser=control", "model=mlp", "seeds=[3,5]"]
+    config = composed("train", words, TrainConfig)
+    result, job = COMMAND.execution(config).carry_out(), Job.from_config("train", config)
+    assert isinstance(result, TrainResult)
+    where = {name: part.images.numpy() for name, part in split_positions(job).items()}
+    parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
+    x, y = parts.pop("train")
+    fitted = fit(x, y, "mlp", seeds=[3, 5], settings="quick", **parts)
+    final = result.final
+    expected = {"train": final.train_loss_bits, "validation": final.validation_loss_bits, "test": final.loss_bits}
+    assert {name: fitted.losses[f"{name}_loss_bits"].tolist() for name in expected} == expected
+    assert fitted.losses["test_accuracy"].tolist() == final.accuracy
+    assert fitted.losses["epochs"].tolist() == result.epochs
+    (run,) = (tmp_path / "runs").iterdir()
+    for seed, curve in read_loss_curves(run / "curves.csv").items():
+        mine = fitted.curve[fitted.curve["seed"] == seed]
+        assert mine["epoch"].tolist() == [*curve.epochs]
+        np.testing.assert_allclose(mine["validation_loss_bits"], curve.validation_bits, atol=1e-6)
+
+
+def test_predictions_are_those_that_were_scored() -> None:
+    x, y = pd.DataFrame(X, columns=list("abcdef")), pd.Series(Y)
+    fitted = fit(x[:160], y[:160], "mlp", validation=(x[160:200], y[160:200]), test=(x[200:], y[200:]), **QUICK)
+    p, found = fitted.predict_proba(x[200:]), fitted.predict(x[200:])
+    assert p.shape == (2, 40, 2)
+    assert list(fitted.classes) == ["left", "right"]
+    positions = (Y[200:] == "right").astype(int)
+    bits = -np.log2(p[:, np.arange(40), positions]).mean(1)
+    np.testing.assert_allclose(bits, fitted.losses["test_loss_bits"], rtol=1e-5)
+    np.testing.assert_allclose((found == Y[200:]).mean(1), fitted.losses["test_accuracy"])
+    assert (found == Y[200:]).mean() > 0.8
+    assert str(fitted).startswith("test 0.")
+    assert "accuracy 9" in str(fitted) or "accuracy 8" in str(fitted)
+    with pytest.raises(ValueError, match=r"x has the columns of x in another order|another order: pass"):
+        fitted.predict(x[[*"fedcba"]])
+    with pytest.raises(ValueError, match=r"x has examples \[3, 1, 1\]: the networks take \[6, 1, 1\]"):
+        fitted.predict(X[:, :3])
+
+
+def test_the_last_tenth_stops_trainings_and_is_not_learnt() -> None:
+    """Flip the labels of the last tenth of a seed's order: training losses stay as they were."""
+    flipped = (Y == "right").astype(int)
+    flipped[permutation(4, 240)[-24:]] ^= 1
+
+    def trained(y: Any) -> Fitted:
+        def net() -> nn.Module:
+            return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
+
+        return fit(torch.tensor(X), y, net, settings="quick", seeds=[4])
+
+    fitted, misled = trained((Y == "right").astype(int)), trained(flipped)
+    epochs = min(len(fitted.curve), len(misled.curve))
+    assert epochs > 5
+    mine, theirs = fitted.curve[:epochs], misled.curve[:epochs]
+    pd.testing.assert_series_equal(mine["train_loss_bits"], theirs["train_loss_bits"])
+    assert (mine["validation_loss_bits"] != theirs["validation_loss_bits"]).all()
+    assert "test_loss_bits" not in fitted.losses
+    assert str(fitted).startswith("validation 0.")
+
+
+def test_images_may_be_mirrored_and_one_seed_is_drawn() -> None:
+    images = RNG.integers(0, 255, (60, 1, 6, 6), dtype=np.uint8)
+    fitted = fit(images, np.arange(60) % 3, {"name": "mlp", "width": 8}, flip=True, settings="quick", seeds=[4])
+    mpl.use("agg")
+    (line,) = fitted.plot(Figure().subplots(), color="black").lines
+    assert np.asarray(line.get_xdata()).tolist() == fitted.curve["epoch"].tolist()
+    assert fitted.weights["readout.weight"].shape[:2] == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "kernel"}, "model=kernel: has no weights"),
+        ({"model": "nothing"}, "model='nothing': choose from"),
+        ({"settings": "published"}, "settings='published': choose from"),
+        ({"seeds": 0}, "seeds=0: need a number of seeds"),
+        ({"test": X}, r"test: pass a pair \(x, y\)"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit(X, Y, **(QUICK | arguments))

@@ -1,0 +1,203 @@
+"""`fit`: train a network from several seeds on examples in memory, as `python -m train` does on a dataset."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from erasure.dataset import LabelledImages
+from erasure.inputs import require_same_columns
+from erasure.pipeline import channel_statistics
+from erasure.threads import threads_for
+from harness.device_and_precision import pick_device
+from harness.loss_curves import endings
+from harness.statistics import Spread, seeds_text
+from models.classifier import Classifier
+from train.device_images import DeviceImages
+from train.ensemble import Ensemble
+from train.epoch_trainer import EpochReport, Fit, fit_members
+from train.examples_in_memory import (
+    Examples,
+    as_images,
+    name_of,
+    on_device,
+    predictor,
+    require_seeds,
+    splits_of,
+    train_settings,
+)
+from train.progress_estimate import TrainingProgress
+from train.randomness import permutations
+from train.settings import TrainSettings
+from train.stacking_rule import choose, step_multiply_adds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HELD_OUT_SHARE = 10  # without validation examples a tenth of the examples stops the trainings
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Trained networks, a member per seed, each at its lowest validation loss.
+
+    Attributes:
+        model: name of the network.
+        seeds: one per member.
+        classes: the labels, in the order of the outputs, [k].
+        weights: parameters by name, [S, ...], of networks that take standardised inputs.
+        losses: a row per seed: `train_loss_bits`, `validation_loss_bits`, with test examples `test_loss_bits` and
+            `test_accuracy`; `epochs`, `best_epoch`, `ended` ("patience" or "max_epochs"), `untrained`: whether the
+            initial weights had the lowest validation loss.
+        curve: a row per seed and evaluation: `seed`, `epoch`, `train_loss_bits`, `validation_loss_bits`.
+    """
+
+    model: str
+    seeds: Sequence[int]
+    classes: pd.Index
+    weights: dict[str, Tensor]
+    losses: pd.DataFrame
+    curve: pd.DataFrame
+    _fit: Fit
+    _examples: LabelledImages  # one training example, for the shape
+    _scale: tuple[Tensor, Tensor]  # mean and standard deviation by channel
+    _columns: Any  # names of x's columns
+
+    def predict_proba(self, x: Any) -> NDArray[np.float64]:
+        """Return every member's probabilities of the classes, [S, n, k].
+
+        Args:
+            x: examples as `fit` takes them, [n, d] or [n, C, H, W].
+
+        Raises:
+            ValueError: examples of another shape.
+        """
+        require_same_columns(self._columns, x, "x")
+        images, expected = as_images(x, len(x)), self._examples.images.shape[1:]
+        if images.shape[1:] != expected:
+            raise ValueError(f"x has examples {list(images.shape[1:])}: the networks take {list(expected)}")
+        place = {"padding": 0, "flip": False, "device": next(iter(self.weights.values())).device}
+        part = LabelledImages(images, torch.zeros(len(images), dtype=torch.int64))
+        with torch.no_grad():
+            logits = self._fit.logits(DeviceImages(part, *self._scale, **place))
+        return logits.double().softmax(-1).cpu().numpy()
+
+    def predict(self, x: Any) -> NDArray:
+        """Return every member's likeliest class of each example, [S, n]; raise as `predict_proba`."""
+        return np.asarray(self.classes)[self.predict_proba(x).argmax(-1)]
+
+    def __str__(self) -> str:
+        split = "test" if "test_loss_bits" in self.losses else "validation"
+        text = f"{split} {Spread.of(self.losses[f'{split}_loss_bits'].tolist()):.4f} bits per label"
+        if split == "test":
+            text += f", accuracy {Spread.of((100 * self.losses['test_accuracy']).tolist()):.1f} %"
+        if untrained := int(self.losses["untrained"].sum()):
+            text += f"; in {untrained} of {len(self.seeds)} trainings the validation loss never improved"
+        return f"{text}, {seeds_text(len(self.seeds))}"
+
+    def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
+        """Draw each seed's validation loss over epochs.
+
+        Args:
+            ax: axes to draw on; by default a new figure's.
+            **line: options of matplotlib's `plot`, e.g. color="black".
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.subplots()[1]
+        for seed, losses in self.curve.groupby("seed"):
+            ax.plot(losses["epoch"], losses["validation_loss_bits"], **{"label": f"{self.model}, seed {seed}", **line})
+        ax.set(xlabel="epoch", ylabel="validation loss (bits)")
+        return ax
+
+
+def fit(
+    x: Any,
+    y: Any,
+    model: Any = "mlp",
+    *,
+    validation: Examples | None = None,
+    test: Examples | None = None,
+    seeds: int | Sequence[int] = 5,
+    settings: TrainSettings | str = "default",
+    flip: bool = False,
+    device: str = "auto",
+    on_progress: Callable[[float, str], object] = lambda *_: None,
+) -> Fitted:
+    """Train a network from several seeds, each until its validation loss stops improving.
+
+    With validation and test examples the losses are those of `python -m train` on the same splits.
+
+    Args:
+        x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
+        y: classes [n], integers or strings.
+        model: as for `mdl.codelength`: a name ("linear", "mlp", "lenet", ...), a dictionary of options, or a
+            torch.nn.Module or a function that makes one.
+        validation: examples (x, y) that stop trainings. By default the last tenth of each seed's order of the examples
+            does, and is not trained on.
+        test: examples (x, y) on which the networks are scored as well.
+        seeds: number of seeds, or the seeds.
+        settings: a choice of `conf/train`, or `TrainSettings`.
+        flip: whether images may be mirrored in training.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        on_progress: called with the share done, from 0 to 1, and the current task.
+
+    Raises:
+        ValueError: a value that is refused; says what is allowed.
+        NonFiniteLossError: a training diverged.
+    """
+    splits, classes = splits_of(x, y, validation, test)
+    trained, seeds, where = train_settings(settings, device), require_seeds(seeds), pick_device(device)
+    images = splits["train"].images
+    built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), len(classes))
+    if not isinstance(built, Classifier):
+        raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
+    name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)
+    ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
+    n, orders = len(images), permutations(seeds, len(images)).to(where)
+    num_held_out = max(1, n // _HELD_OUT_SHARE) if validation is None else 0
+    subsets, held_out = orders.tensor_split([n - num_held_out], dim=1)
+    stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n], trained)
+
+    def show(report: EpochReport) -> None:
+        on_progress(progress.share(0, *report.mean_epochs), str(report))
+
+    with threads_for(step_multiply_adds(ensemble, stack, data["train"], trained)):
+        fitted = fit_members(
+            ensemble, data, seeds, subsets, trained, show, held_out=held_out if num_held_out else None, stack=stack
+        )
+        losses = _losses(fitted, data, subsets if num_held_out else None, seeds)
+    rows = [row for curve in fitted.curves for row in curve.rows(n)]
+    statistics = channel_statistics(images)
+    return Fitted(
+        name,
+        [*seeds],
+        classes,
+        fitted.best,
+        losses,
+        pd.DataFrame(rows).drop(columns="n"),
+        fitted,
+        LabelledImages(images[:1], splits["train"].labels[:1]),
+        (statistics["channel_mean"], statistics["channel_std"]),
+        x[:1] if hasattr(x, "iloc") else None,
+    )
+
+
+def _losses(fitted: Fit, data: dict[str, DeviceImages], subsets: Tensor | None, seeds: Sequence[int]) -> pd.DataFrame:
+    """Return final losses and how each training ended, a row per seed; `subsets` None stands for all examples."""
+    columns: dict[str, Any] = {
+        "seed": [*seeds],
+        "train_loss_bits": fitted.score(data["train"], subsets).bits.tolist(),
+        "validation_loss_bits": [curve.best_validation_bits for curve in fitted.curves],
+    }
+    if len(data["test"]):
+        test = fitted.score(data["test"])
+        columns |= {"test_loss_bits": test.bits.tolist(), "test_accuracy": test.accuracy.tolist()}
+    ended = endings(fitted.curves)
+    return pd.DataFrame(columns | {key: ended[key] for key in ("epochs", "best_epoch", "ended", "untrained")})
