@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
+from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
 from harness.sample_info_fields import Information
 
 _LONGEST = 300  # characters of an error
@@ -97,7 +97,9 @@ class TrainedResult(Result, Trained):
 
 @dataclass(frozen=True, kw_only=True)
 class MdlResult(TrainedResult, Coded):
-    """A result of `python -m mdl`."""
+    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
+
+    label_entropy_bits: Bits | None = None
 
     def require_consistent(self) -> None:
         super().require_consistent()

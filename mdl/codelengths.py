@@ -20,7 +20,7 @@ from erasure.inputs import as_tensor, require_same_columns, require_same_rows
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
-from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
+from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
 from mdl.block_code import BlockCode, block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.settings import MdlSettings
@@ -95,7 +95,7 @@ class Codelength:
     @property
     def compression(self) -> float:
         """Codelength of the uniform code divided by this one's, mean over seeds (Voita & Titov 2020)."""
-        return self.uniform_bits / Spread.of(self.bits_per_label).mean
+        return compression(self.bits_per_label, self.num_classes)
 
     def __str__(self) -> str:
         text = (
