@@ -108,7 +108,7 @@ class MdlResult(TrainedResult, Coded):
             raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
         nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
         if nothing_next != sizes[-1:] and (nothing_next or sizes[-1] == self.train_size):
-            raise ValueError("curve: every size but that of all training images, and no other, has ce_next_bits")
+            raise ValueError("curve: every size but that of all training examples, and no other, has ce_next_bits")
         last = self.curve[-1]
         for name, values in (("loss_bits", last.ce_test_bits), ("accuracy", last.test_accuracy)):
             if values is not None and values != (final := getattr(self.final, name)):

@@ -135,7 +135,7 @@ FINALS = (
     number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs))),
     spread(
         "training loss", "train_loss_bits", ".4f",
-        "on the images without augmentation, at the lowest validation loss",
+        "on the training examples without augmentation, at the lowest validation loss",
     ),
     spread("at the end", "end_train_loss_bits", ".4f", "training loss when training ended"),
     number(
@@ -152,7 +152,7 @@ FINALS = (
     number("gap of covariances, test", "certificate.test.covariance_gap", ".1g"),
     number(
         "edit (%)", "certificate.train.edit_size", ".3g",
-        "share of the variance of the training images that erasing them takes", 100,
+        "share of the variance of the training examples that erasing them takes", 100,
     ),
     number("parameters", "parameters", ","),
 )  # fmt: skip
@@ -209,7 +209,7 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
         "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower validation "
         "loss.": any(entry["trainings_untrained"] for entry in run),
         "†: not finished, or fewer seeds than others of the model.": any(entry["incomplete"] for entry in entries),
-        "train=published codes with losses on a part of the training images, and reports as test loss the last of "
+        "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
         # by how much: docs/guide/results.md
         **dict.fromkeys([*_entropy_notes(run), *few_examples_notes(run), *held_out_notes(run)], True),
