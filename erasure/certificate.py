@@ -211,7 +211,7 @@ def _concept_certificate(erased: Tensor, z: Any, reference: ConceptMoments, edit
 def _edit_size(original: Tensor, erased: Tensor, total: Tensor) -> float:
     """Return E‖x' - x‖² / tr Σ_xx of examples [n, d]; raise ValueError for none, or examples that are all alike."""
     if not (variance := float(total.trace())) > 0:
-        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+        raise ValueError("all training examples are alike: there is nothing to learn and nothing to erase")
     edit = total.new_zeros(())
     for before, now in zip(original.split(8192), erased.split(8192), strict=True):
         edit += (now.to(total) - before.to(total)).square().sum()

@@ -121,9 +121,9 @@ class Source(ABC):
     def content(self) -> str:
         """Return an identity of the stored images, the same on any machine, without decoding them."""
 
-    def row_names(self, index: Tensor) -> list[str] | None:  # noqa: ARG002 of no images
-        """Return names of the training examples at these positions [n], which figures show; None for images."""
-        return None
+    def example_names(self, index: Tensor) -> list[str]:
+        """Return names of the training examples at these positions [n]: of their files, or the rows they stand in."""
+        return [f"row {i}" for i in index.tolist()]
 
     def identity(self) -> dict[str, object]:
         """Everything about this dataset that determines a run's numbers, and nothing about this machine."""

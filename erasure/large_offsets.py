@@ -20,7 +20,7 @@ def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, reme
     """
     varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0
     if not varies.any():
-        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+        raise ValueError("all training examples are alike: there is nothing to learn and nothing to erase")
     eps, mean = torch.finfo(dtype).eps, moments.mean.abs()
     std = moments.total.diagonal().clamp(min=0).sqrt()
     blurred = varies & (eps / 12**0.5 * mean > max(1e-3, eps) * std)

@@ -167,7 +167,7 @@ def _erase(request: _Request, raw: RawImages, device: torch.device) -> Entry:
     _warn_of_few(request, originals["train"])
     device = fitting_device(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
-    log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
+    log.info("fitting %s on %d examples of %s", kind.__name__, moments.n, source.name)
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
     eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **request.options)

@@ -28,8 +28,8 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
         n, tested = len(train), round(source.test_fraction * len(train))
         if not 1 <= tested <= n - 2:
             raise ValueError(
-                f"test_fraction={source.test_fraction}: holds out {tested:,} of the {n:,} images of {source.name} for "
-                "testing, and at least 1 must be held out and 2 left for training and validation: choose one in between"
+                f"test_fraction={source.test_fraction}: holds out {tested:,} of the {n:,} examples of {source.name} "
+                "for testing, and at least 1 must be held out and 2 left for training and validation: choose in between"
             )
         rest, held_out = stratified_split(train.labels, tested, source.split_seed)
         train, test = train[rest], train[held_out]
@@ -37,11 +37,11 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
     if size is None:
         size = min(1024, max(1, len(train) // 10))
     if len(train) < 2:
-        raise ValueError(f"{source.name} has {len(train)} training images: at least 2 are needed, one for validation")
+        raise ValueError(f"{source.name} has {len(train)} training examples: at least 2 are needed, one for validation")
     if not 0 < size < len(train):
         raise ValueError(
             f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "
-            "training images"
+            "training examples"
         )
     rest, held_out = stratified_split(train.labels, size, source.split_seed + 1)
     return {"train": train[rest], "validation": train[held_out], "test": test}

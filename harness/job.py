@@ -34,6 +34,7 @@ from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
+from harness.loss_curves import label_entropy_bits
 from harness.result import Result, as_json
 from harness.result_fields import Timing, Trained
 from harness.run_directory import RESULTS_VERSION, Run
@@ -349,6 +350,7 @@ def _carry_out(
         dataset = prepared.dataset
         about |= {"certificate": dict(dataset.certificate), "versions": versions(job.device)}
         about |= {"dim": dataset.dim, "smallest_class": dataset.smallest_class}
+        about["label_entropy_bits"] = label_entropy_bits(dataset.splits["train"].labels)
         values = as_json({**about, **prepared.described, **computed, "timing": timing})
         result = believed_result(values, run.directory)  # a report checks the same
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
+from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
 from harness.sample_info_fields import Information
 
 _LONGEST = 300  # characters of an error
@@ -97,7 +97,9 @@ class TrainedResult(Result, Trained):
 
 @dataclass(frozen=True, kw_only=True)
 class MdlResult(TrainedResult, Coded):
-    """A result of `python -m mdl`."""
+    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
+
+    label_entropy_bits: Bits | None = None
 
     def require_consistent(self) -> None:
         super().require_consistent()
@@ -106,7 +108,7 @@ class MdlResult(TrainedResult, Coded):
             raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
         nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
         if nothing_next != sizes[-1:] and (nothing_next or sizes[-1] == self.train_size):
-            raise ValueError("curve: every size but that of all training images, and no other, has ce_next_bits")
+            raise ValueError("curve: every size but that of all training examples, and no other, has ce_next_bits")
         last = self.curve[-1]
         for name, values in (("loss_bits", last.ce_test_bits), ("accuracy", last.test_accuracy)):
             if values is not None and values != (final := getattr(self.final, name)):

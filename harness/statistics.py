@@ -16,6 +16,11 @@ K = TypeVar("K")
 LEVEL = 0.05
 
 
+def compression(bits_per_label: Sequence[float], num_classes: int) -> float:
+    """Codelength of the uniform code divided by that of labels, mean over seeds (Voita & Titov 2020)."""
+    return math.log2(num_classes) / Spread.of(bits_per_label).mean
+
+
 def seeds_text(count: int) -> str:
     """Return "5 seeds", or "one seed"."""
     return "one seed" if count == 1 else f"{count} seeds"

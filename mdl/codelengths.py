@@ -19,7 +19,7 @@ from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
 from harness.result_fields import Point
-from harness.statistics import Difference, Spread, paired_difference, seeds_text, signed
+from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
 from mdl.block_code import block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.replay_code import replay_code
@@ -92,7 +92,7 @@ class Codelength:
     @property
     def compression(self) -> float:
         """Codelength of the uniform code divided by this one's, mean over seeds (Voita & Titov 2020)."""
-        return self.uniform_bits / Spread.of(self.bits_per_label).mean
+        return compression(self.bits_per_label, self.num_classes)
 
     def __str__(self) -> str:
         text = (

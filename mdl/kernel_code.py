@@ -312,11 +312,11 @@ def kernel_code(
 def matrices(
     data: Mapping[str, DeviceImages], num_classes: int, kernel: Similarity, show: Callable[[str], None]
 ) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
-    """Return the training labels' kernel code, the kernel of test with training images [m, n], and K(x, x) [m]."""
+    """Return the training labels' kernel code, the kernel of test with training examples [m, n], and K(x, x) [m]."""
     train, test = data["train"], data["test"]
-    show(f"the kernel of {len(train):,} training images")
+    show(f"the kernel of {len(train):,} training examples")
     coder = KernelCode(kernel(train.images, train.images), train.labels, num_classes)
-    show(f"the kernel of {len(test):,} test images")
+    show(f"the kernel of {len(test):,} test examples")
     return coder, (kernel(test.images, train.images), kernel.diagonal(test.images))
 
 

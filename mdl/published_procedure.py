@@ -128,7 +128,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     short = [n for n in sizes[:-1] if settings.max_epochs * math.ceil(n / settings.batch_size) < settings.warmup_steps]
     if short:
         log.warning(
-            "on %s images or fewer, train.max_epochs=%s end before the %s steps of train.warmup_steps: the learning "
+            "on %s examples or fewer, train.max_epochs=%s end before the %s steps of train.warmup_steps: the learning "
             "rate stays below train.lr",
             *(f"{number:,}" for number in (short[-1], settings.max_epochs, settings.warmup_steps)),
         )

@@ -64,11 +64,13 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
     from sample_info.agreement import compare_scores
+    from sample_info.report.suspicious_examples import suspicious_examples
     from sample_info.report.tables import tables_of
 
     comparisons, problems = arrange(results), list[str]()
     between = compare_scores(comparisons, problems.append)
-    show(tables_of(comparisons, *between), directory / "table.md")
+    suspicious = [table for run in results if (table := suspicious_examples(run, problems.append)) is not None]
+    show([*tables_of(comparisons, *between), *suspicious], directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]

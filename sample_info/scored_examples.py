@@ -39,6 +39,7 @@ class Examples:
     settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
+    names: list[str]  # of their files or rows, n
     labels: Tensor  # true ones in 0..k-1, [n]
     train_labels: Tensor  # labels after label noise, [n]
     groups: Subgroups
@@ -154,6 +155,7 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
         settings=settings,
         dataset=dataset,
         index=index[chosen],
+        names=job.source.example_names(index[chosen]),
         labels=labels,
         train_labels=train_labels,
         groups=groups,

@@ -91,6 +91,7 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         attribution=attribution,
         how=how,
         left_out_correct=decisions(without) == examples.train_labels.cpu(),
+        left_out_label=decisions(without),
         train_accuracy=examples.accuracy(network.trained, examples.train_labels),
         test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),
         summaries=try_summaries(examples, network, scores["f_si_nats"], run, part_of(everything, scoring, 1)),

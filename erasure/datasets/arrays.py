@@ -42,8 +42,8 @@ class Arrays(Source):
             different ones, in order.
         test_x_key: of the examples held out for testing; None to hold out `test_fraction` of the others.
         test_y_key: of their labels.
-        names: a text file with a line for each training example, in order: what figures call it; None to number
-            vectors, and to show images.
+        names: a text file with a line for each training example, in order: what tables and figures call it; None to
+            number them.
     """
 
     path: str
@@ -78,21 +78,20 @@ class Arrays(Source):
             one, other = (_described(part) for part in examples)
             raise ValueError(f"{self.path}: '{self.test_x_key}' has {other}, but '{self.x_key}' has {one}")
         labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, examples, strict=True)]
-        self.row_names(torch.tensor([len(examples[0]) - 1]))  # before anything is computed
+        self.example_names(torch.tensor([len(examples[0]) - 1]))  # before anything is computed
         classes = np.unique(labels[0])
         train, *test = (LabelledImages(x, self._positions(y, classes)) for x, y in zip(examples, labels, strict=True))
         bounded = arrays[self.x_key].ndim > 2
         return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=bounded)
 
-    def row_names(self, index: Tensor) -> list[str] | None:
-        """Return names of the training examples at these positions [n] in the file: as `names` has it.
+    def example_names(self, index: Tensor) -> list[str]:
+        """Return names of the training examples at these positions [n] in the file: the lines of `names`, or "row 7".
 
-        Without `names`, vectors are "row 7", and images have none. Raises ValueError where `names` is no text file, or
-        has too few lines.
+        Raises:
+            ValueError: `names` is no text file, or has too few lines.
         """
         if self.names is None:
-            (shape, _) = self._arrays([self.x_key])[1][self.x_key]
-            return [f"row {i}" for i in index.tolist()] if len(shape) < 3 else None
+            return super().example_names(index)
         try:
             lines = Path(self.names).expanduser().read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

@@ -59,8 +59,8 @@ class ClassSubset(Source):
     def content(self) -> str:
         return self.base.content()
 
-    def row_names(self, index: Tensor) -> list[str] | None:
-        return self.base.row_names(index)
+    def example_names(self, index: Tensor) -> list[str]:
+        return self.base.example_names(index)
 
     def identity(self) -> dict[str, object]:
         return self.base.identity() | {"classes": self._notation}

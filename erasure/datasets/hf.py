@@ -276,11 +276,28 @@ class HuggingFace(HuggingFaceTable):
 
     version = 1
 
-    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+    def example_names(self, index: Tensor) -> list[str]:
+        """Return the image files of the training examples at these positions [n]; "row 7" where the table names none.
+
+        A file of the dataset's folder is named relative to it.
+        """
+        rows, _ = self._images(self._builder(), self.train_split)
+        folder, wanted = _folder(self._location()).resolve(), set(index.tolist())
+        files = {i: cell.get("path") for i, (cell, _) in enumerate(rows) if i in wanted}
+        return [
+            f"row {i}" if (file := files[i]) is None else str(file).removeprefix(f"{folder}{os.sep}")
+            for i in index.tolist()
+        ]
+
+    def _images(self, builder: Any, split: str) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
+        """Read image files, not decoded, with labels; and class names, if any."""
         with needs("hub"):
             import datasets
 
-        rows, names = self._rows(builder, split, "image_column", datasets.Image(decode=False))
+        return self._rows(builder, split, "image_column", datasets.Image(decode=False))
+
+    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        rows, names = self._images(builder, split)
         labels: list[Any] = []
 
         def files() -> Iterator[tuple[str, str | bytes]]:

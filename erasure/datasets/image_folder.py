@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from erasure import image_decoding
 from erasure.dataset import LabelledImages, RawImages, Source
@@ -71,6 +72,11 @@ class ImageFolder(Source):
             for path in self._split(folder):
                 content.update(f"{path.relative_to(self._root)}\0{file_checksum(path)}\n".encode())
         return content.hexdigest()[:16]
+
+    def example_names(self, index: Tensor) -> list[str]:
+        """Return the files of the training examples at these positions [n], relative to `root`: train/cat/007.png."""
+        files = [*self._split(self._folders()[0])]
+        return [files[i].relative_to(self._root).as_posix() for i in index.tolist()]
 
     @property
     def _root(self) -> Path:

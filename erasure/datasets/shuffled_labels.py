@@ -35,8 +35,8 @@ class ShuffledLabels(Source):
     def fetch(self) -> None:
         self.images.fetch()
 
-    def row_names(self, index: Tensor) -> list[str] | None:
-        return self.images.row_names(index)
+    def example_names(self, index: Tensor) -> list[str]:
+        return self.images.example_names(index)
 
     def load(self) -> RawImages:
         """Return the images unchanged, with as many of each label as before."""

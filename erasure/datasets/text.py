@@ -63,7 +63,7 @@ class MeanWordVectors(HuggingFaceTable):
         vectors = file_checksum(self._file())  # first: texts can be fetched, vectors cannot
         return fingerprint({"texts": super().content(), "vectors": vectors})
 
-    def row_names(self, index: Tensor) -> list[str]:
+    def example_names(self, index: Tensor) -> list[str]:
         """Return the number of words of the training texts at these positions [n], and their beginnings."""
         wanted = set(index.tolist())
         rows, _ = self._rows(self._builder(), self.train_split, "text_column", kind=str)

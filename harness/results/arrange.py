@@ -15,6 +15,8 @@ Besides,
     bits_per_label_difference, test_loss_bits_difference
                           to the control (`Difference`), corrected for the other entries of the table (`holm`); None for
                           the control, and where no seed is shared
+    bits_per_label_model_difference
+                          to the first finished model under the same eraser, corrected likewise
     coding_on_plateau, final_on_plateau, trainings_on_plateau
                           how many trainings never left the plateau, "2 of 10": of those that the codelength rests on,
                           of those on everything, of all
@@ -154,6 +156,12 @@ def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
         )
         for (_, i), difference in holm(compared).items():
             entries[i][f"{column}_difference"] = difference
+    frame["eraser"] = [entries[i]["eraser"] for i in frame["entry"].tolist()]
+    first = next((entry["model"] for entry in entries if entry["runs"]), None)
+    is_first = frame["entry"].isin([i for i, entry in enumerate(entries) if entry["model"] == first])
+    between_models = differences(frame, "bits_per_label", ("eraser", "entry"), is_first, lambda _: None)
+    for (_, i), difference in holm(between_models).items():
+        entries[i]["bits_per_label_model_difference"] = difference
     for entry in entries:
         entry["incomplete"] = _incomplete(entry, len(seeds[entry["model"]]))
         entry |= measures_of(entry, controls.get(entry["model"]))
@@ -175,7 +183,7 @@ def _entry(model: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -
             for s, seed in enumerate(run.seeds)
         },
         "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
-        **dict.fromkeys(f"{column}_difference" for column in COMPARED),
+        **dict.fromkeys(f"{column}_difference" for column in (*COMPARED, "bits_per_label_model")),
     }
 
 

@@ -3,6 +3,7 @@
 A column shows one or a few numbers of an entry (`harness.results.arrange`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean
@@ -12,7 +13,7 @@ from harness.results.arrange import Comparison, Entry
 from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
-from harness.statistics import LEVEL, Difference, deviation_over
+from harness.statistics import LEVEL, Difference, compression, deviation_over
 
 
 def _marked(trainings: str, column: Column) -> Column:
@@ -50,11 +51,17 @@ def _crossing(entry: Row) -> str:
     return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
 
 
+def _compression(entry: Row) -> Record:
+    bits = values(entry, "bits_per_label")
+    return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+
+
 def seeds_of(entry: Row) -> int:
     """Return how many seeds an entry has."""
     return len(values(entry, "seed"))
 
 
+_UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 _CROSSING = _csv("crossing_size", "crossing_epoch")
 RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
@@ -93,6 +100,19 @@ CODES = (
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
     )),
 )  # fmt: skip
+# columns of the codelength that CSV has only where they are shown
+ON_REQUEST = (
+    Column(
+        "compression",
+        lambda entry: "" if (ratio := _compression(entry)["compression"]) is None else f"{ratio:.2f}",
+        _compression,
+        "codelength of the uniform code divided by this one's",
+        "compression",
+    ),
+    _difference(
+        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
+    ),
+)  # fmt: skip
 # columns of networks trained on everything
 FINALS = (
     _marked("final", spread(
@@ -115,7 +135,7 @@ FINALS = (
     number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs))),
     spread(
         "training loss", "train_loss_bits", ".4f",
-        "on the images without augmentation, at the lowest validation loss",
+        "on the training examples without augmentation, at the lowest validation loss",
     ),
     spread("at the end", "end_train_loss_bits", ".4f", "training loss when training ended"),
     number(
@@ -132,11 +152,11 @@ FINALS = (
     number("gap of covariances, test", "certificate.test.covariance_gap", ".1g"),
     number(
         "edit (%)", "certificate.train.edit_size", ".3g",
-        "share of the variance of the training images that erasing them takes", 100,
+        "share of the variance of the training examples that erasing them takes", 100,
     ),
     number("parameters", "parameters", ","),
 )  # fmt: skip
-BY_NAME = {column.name: column for column in (*CODES, *FINALS)}
+BY_NAME = {column.name: column for column in (*CODES, *ON_REQUEST, *FINALS)}
 _USUAL = {
     "mdl": ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy"),
     "train": (
@@ -146,16 +166,29 @@ _USUAL = {
 
 
 def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
-    """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column of the command.
+    """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column but those `ON_REQUEST`.
 
     Args:
         comparison: the runs.
         names: columns to show, the usual ones by default; a command may lack some, and what is empty is not shown.
     """
-    known, entries = (*CODES, *FINALS) if comparison.command == "mdl" else FINALS, comparison.entries
-    shown = [BY_NAME[name] for name in names or _USUAL[comparison.command] if BY_NAME[name] in known]
-    also = (*WHO, *_CSV_ALONE, *known)
+    of_codes, entries = comparison.command == "mdl", comparison.entries
+    possible = [BY_NAME[name] for name in names or _USUAL[comparison.command]]
+    shown = [column for column in possible if of_codes or column in FINALS]
+    also = (*WHO, *_CSV_ALONE, *(CODES if of_codes else ()), *FINALS)
     return Table.of(comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title)
+
+
+def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
+    """Return the label entropy of codes beside log2 k, where classes are so unequal that they differ."""
+    coded = [entry for entry in entries if values(entry, "bits_per_label")]
+    known = {(k, bits) for entry in coded for k in entry["num_classes"] for bits in values(entry, "label_entropy_bits")}
+    return [
+        f"log2 k is {math.log2(k):.3f} bits, the label entropy {bits:.3f}: what a label costs once the classes' shares "
+        "are known."
+        for k, bits in sorted(known)
+        if math.log2(k) - bits >= _UNEQUAL_BITS
+    ]
 
 
 def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
@@ -176,10 +209,10 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
         "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower validation "
         "loss.": any(entry["trainings_untrained"] for entry in run),
         "†: not finished, or fewer seeds than others of the model.": any(entry["incomplete"] for entry in entries),
-        "train=published codes with losses on a part of the training images, and reports as test loss the last of "
+        "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
         # by how much: docs/guide/results.md
-        **dict.fromkeys([*few_examples_notes(run), *held_out_notes(run)], True),
+        **dict.fromkeys([*_entropy_notes(run), *few_examples_notes(run), *held_out_notes(run)], True),
         "mdl=quick has three training sizes: codelengths come out too long.": ("mdl", "quick") in presets,
         "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
     }

@@ -1,10 +1,10 @@
-"""Comparison with the control on frames: differences paired by seed, their errors, and Holm's correction."""
+"""Comparison with the control or another model: differences paired by seed, their errors, and Holm's correction."""
 
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,13 +43,20 @@ def differences(
     return by_group
 
 
-def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "control") -> pd.DataFrame:
-    """Compare runs with the baseline of their dataset, model and setting, paired by seed.
+def compare(
+    runs: pd.DataFrame,
+    value: str = "bits_per_label",
+    baseline: str | None = None,
+    *,
+    by: Literal["eraser", "model"] = "eraser",
+) -> pd.DataFrame:
+    """Compare erasers, or models under one eraser, with a baseline on the same data, paired by seed.
 
     Args:
         runs: rows of `Results.runs`; what is compared together is corrected together, so select first.
         value: the column to compare, such as "bits_per_label" or "test_loss_bits".
-        baseline: name of the eraser to compare with.
+        baseline: name of the eraser or model to compare with; by default the eraser "control".
+        by: "eraser" compares runs of one dataset, model and setting; "model" those of one dataset, eraser and setting.
 
     Returns:
         A row per `pair_id` and `eraser_id`: `dataset`, `model`, `setting`, `eraser`; `train_size` and the options that
@@ -64,19 +71,31 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
         The difference is missing, and `paired_seeds` 0, for the baseline itself and where no seed is shared.
 
     Raises:
-        ValueError: there is no such column of numbers, or no run of the baseline.
+        ValueError: there is no such column of numbers, no run of the baseline, or several models of its name.
     """
     numbers = [str(name) for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
     if value not in numbers:
         raise ValueError(f"value={value!r} is no column of numbers: choose from {', '.join(numbers)}")
-    by = ["pair_id", "eraser_id"]
+    if by not in _PAIRED_BY:
+        raise ValueError(f"by={by!r}: choose from {', '.join(_PAIRED_BY)}")
+    if baseline is None and by == "model":
+        raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
+    baseline = baseline or "control"
+    pair, group = _PAIRED_BY[by]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
-    measured = measured.drop_duplicates([*by, "seed"], keep="last").sort_index()
-    if baseline not in set(measured["eraser"]):
-        raise ValueError(f"no run of eraser={baseline} here has {value}: select runs with those of their pair_id")
-    raw = differences(measured, value, by, measured["eraser"] == baseline, lambda _: None)
+    measured = measured.drop_duplicates([pair, group, "seed"], keep="last").sort_index()
+    is_baseline = measured[by] == baseline
+    if not is_baseline.any():
+        missing = "select runs with those of their pair_id" if by == "eraser" else "choose a model that they have"
+        raise ValueError(f"no run of {by}={baseline} here has {value}: {missing}")
+    if (measured[is_baseline].groupby(pair)[group].nunique() > 1).any():
+        raise ValueError(
+            f"baseline={baseline!r} is the name of several {by}s here: select one of them, or give them names, as in "
+            'runs.assign(model=runs["model"] + runs["model.width"].astype(str))'
+        )
+    raw = differences(measured, value, [pair, group], is_baseline, lambda _: None)
     corrected, rows = holm(raw), []
-    for key, seeds in measured.groupby(by, sort=False):
+    for key, seeds in measured.groupby([pair, group], sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
         numbers = {"seeds": len(seeds), "mean": values.mean, "std": values.std, **difference.record()}
         uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
@@ -93,6 +112,10 @@ def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
     return len(values) > len({eraser for eraser, _ in values})
 
 
+_PAIRED_BY = {  # columns that name what a group of seeds shares with its baseline, and the group
+    "eraser": ("pair_id", "eraser_id"),
+    "model": ("model_pair_id", "pair_id"),
+}
 _UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan, seeds=0)
 _COLUMNS = (
     "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std",

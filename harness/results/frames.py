@@ -24,8 +24,8 @@ from harness.results.run_settings import comparable, flatten, setting, setting_t
 
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (
-    "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "eraser_id",
-    "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label", "total_bits",
+    "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
+    "eraser_id", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label", "total_bits",
     "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy", "train_loss_bits",
     "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch", "label_entropy_bits",
     "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained", "f_si_nats", "si_nats",
@@ -143,6 +143,7 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
         "setting": setting_text(config),
         "pair_id": pair_id(result),
+        "model_pair_id": pair_id(result, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
@@ -160,9 +161,9 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
         yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
 
 
-def pair_id(result: Result) -> str:
-    """Return what is equal for runs that differ by eraser and seed alone."""
-    described = ("eraser", "seeds", "train", "mdl")  # a preset may train other erasers at other rates
+def pair_id(result: Result, differs: str = "eraser") -> str:
+    """Return what is equal for runs that differ by eraser, or by model, and seed alone."""
+    described = (differs, "seeds", "train", "mdl")  # a preset may train other erasers and models at other rates
     shared = {key: value for key, value in comparable(result.config).items() if key not in described}
     return fingerprint([result.command, shared, setting(result.config), result.train_size])
 
@@ -202,7 +203,7 @@ def _counts(result: TrainedResult) -> dict[str, list[Any]]:
         columns["excess_bits"] = [excess_bits(result, s) for s in range(len(result.seeds))]
         if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
             columns["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
-    if isinstance(result, TrainResult):
+    if isinstance(result, (MdlResult, TrainResult)) and result.label_entropy_bits is not None:
         columns["label_entropy_bits"] = [result.label_entropy_bits] * len(result.seeds)
     return columns
 

@@ -1,4 +1,4 @@
-"""Notes under a table: erasure that holds for the training images alone, and codelengths of few labels."""
+"""Notes under a table: erasure that holds for the training examples alone, and codelengths of few labels."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _DETECTED = 2  # z-score above which an order counts as there (docs/orders.md)
 
 
 def few_examples_notes(entries: Sequence[Entry]) -> list[str]:
-    """Say that class moments cannot be estimated from the training images, or codelengths from their labels."""
+    """Say that class moments cannot be estimated from the training examples, or codelengths from their labels."""
     notes = dict[str, None]()
     for result in (run.result for entry in entries for run in entry["runs"]):
         train, code = result.certificate["train"], result.config.get("mdl", {}).get("code", "blocks")
@@ -28,7 +28,7 @@ def few_examples_notes(entries: Sequence[Entry]) -> list[str]:
 
 
 def held_out_notes(entries: Sequence[Entry]) -> list[str]:
-    """Say after which erasers class means are equal on the training images and still differ on the test images."""
+    """Say after which erasers class means are equal on the training examples and still differ on the test examples."""
     shares = {entry["eraser"]: _test_share(entry) for entry in entries}
     whole = next((share for eraser, share in shares.items() if eraser.name == "control"), None)
     apart = [
@@ -39,11 +39,11 @@ def held_out_notes(entries: Sequence[Entry]) -> list[str]:
     if not apart:
         return []
     relative = "; in brackets their share of the variance, relative to the control's" if whole else ""
-    return [f"Erased class means still differ on test images (z > {_DETECTED}{relative}): {', '.join(apart)}."]
+    return [f"Erased class means still differ on test examples (z > {_DETECTED}{relative}): {', '.join(apart)}."]
 
 
 def _test_share(entry: Entry) -> float | None:
-    """Return the share of the test images' variance that lies between classes; None where it may be chance."""
+    """Return the share of the test examples' variance that lies between classes; None where it may be chance."""
     test = entry["runs"][0].result.certificate["test"]
     known = test.order_shares and test.order_z_scores and test.order_z_scores[0] > _DETECTED
     return test.order_shares[0] if known else None

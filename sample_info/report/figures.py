@@ -84,15 +84,15 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
     with mpl.rc_context({"axes.grid": False}):
         axes = figure.subplots(2, count, squeeze=False)
-    class_names, names = examples.dataset.class_names, examples.job.source.row_names(examples.index)
+    class_names, are_vectors = examples.dataset.class_names, examples.x[0, 0].numel() == 1
     for row, (title, positions) in zip(axes, rows.items(), strict=True):
         for ax, position in zip(row, positions.tolist(), strict=True):
-            if names is None:
-                draw_image(ax, examples.dataset.pixels(examples.stored(examples.x[[position]]).cpu())[0])
-            else:
-                text = wrapped(names[position], _TEXT_INCHES)
+            if are_vectors:
+                text = wrapped(examples.names[position], _TEXT_INCHES)
                 ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
                 hide_axes(ax)
+            else:
+                draw_image(ax, examples.dataset.pixels(examples.stored(examples.x[[position]]).cpu())[0])
             label, true = (class_names[int(labels[position])] for labels in (examples.train_labels, examples.labels))
             label = wrapped(true if label == true else f"{label} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]

@@ -33,6 +33,7 @@ class Scored:
     references: Mapping[str, Changes]
     how: dict[str, str | float]
     left_out_correct: Tensor  # whether the network trained without an example finds the label that it was given
+    left_out_label: Tensor  # the label that this network predicts
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
@@ -55,7 +56,7 @@ class Scored:
 def columns(scored: Scored) -> dict[str, Tensor]:
     """Return a seed's numbers per example by name, [n] each; units in the names."""
     named = {"weight_change": scored.changes.weight, "prediction_change": scored.changes.prediction, **scored.scores}
-    named["left_out_correct"] = scored.left_out_correct.long()
+    named |= {"left_out_correct": scored.left_out_correct.long(), "left_out_label": scored.left_out_label}
     for name, changes in scored.references.items():
         prefix = name.replace(" ", "_")
         named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
@@ -104,11 +105,11 @@ def save_scores(
 
 def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
     """Return a row per example."""
-    groups, names = examples.groups, examples.job.source.row_names(examples.index)
+    groups = examples.groups
     about = {
         "seed": [one.seed] * len(groups.of),
         "index": examples.index.tolist(),
-        **({} if names is None else {"name": names}),
+        "name": examples.names,
         "label": examples.labels.tolist(),
         "given_label": examples.train_labels.tolist(),
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],

@@ -139,11 +139,11 @@ CASES = {
     "reference in a sweep": (["-m", "train.lr=${nope},1"], "train.lr: the configuration has nothing for nope: choose"),
     "everything held out": (
         ["dataset.test_fraction=0.999999"],
-        "dataset.test_fraction=0.999999: holds out 1,797 of the 1,797 images of digits for testing, and at least 1",
+        "dataset.test_fraction=0.999999: holds out 1,797 of the 1,797 examples of digits for testing, and at least 1",
     ),
     "nothing held out": (
         ["dataset.test_fraction=1e-9"],
-        "dataset.test_fraction=1e-09: holds out 0 of the 1,797 images",
+        "dataset.test_fraction=1e-09: holds out 0 of the 1,797 examples",
     ),
     "same run twice": (
         ["-m", "seeds=[0],[0]"],

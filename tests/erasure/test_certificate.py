@@ -62,7 +62,7 @@ def test_a_split_without_one_of_the_classes_is_certified_for_the_others(digits) 
 
 def test_images_all_alike_are_refused(digits) -> None:
     x, z = torch.ones_like(digits[0]), digits[1]
-    with pytest.raises(ValueError, match="all training images are alike"):
+    with pytest.raises(ValueError, match="all training examples are alike"):
         certify(x, x, z, ClassMoments.fit(x, z))
 
 

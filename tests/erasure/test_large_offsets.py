@@ -39,5 +39,5 @@ def test_offsets_that_rounding_would_blur_are_refused(
 
 def test_offsets_that_have_made_all_vectors_alike_are_refused() -> None:
     x = (torch.rand(50, 3) + 1e9).float()
-    with pytest.raises(ValueError, match="all training images are alike"):
+    with pytest.raises(ValueError, match="all training examples are alike"):
         require_precision(x, ClassMoments.fit(x, torch.arange(50) % 2), torch.float32, "")

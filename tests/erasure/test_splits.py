@@ -56,14 +56,14 @@ def test_sizes_that_do_not_fit_are_refused(digits_source: Digits) -> None:
     with pytest.raises(ValueError, match="test_fraction=1.5"):
         splits(dataclasses.replace(digits_source, test_fraction=1.5), raw)
     for fraction in (1e-9, 0.999999):
-        with pytest.raises(ValueError, match=f"test_fraction={fraction}: holds out .* of the 1,797 images of digits"):
+        with pytest.raises(ValueError, match=f"test_fraction={fraction}: holds out .* of the 1,797 examples of digits"):
             splits(dataclasses.replace(digits_source, test_fraction=fraction), raw)
 
 
 def test_a_single_training_image_cannot_be_split(digits_source: Digits) -> None:
     raw = digits_source.load()
     alone = dataclasses.replace(raw, train=raw.train[torch.arange(1)], test=raw.train)
-    with pytest.raises(ValueError, match="digits has 1 training images: at least 2 are needed"):
+    with pytest.raises(ValueError, match="digits has 1 training examples: at least 2 are needed"):
         splits(digits_source, alone)
     pair = splits(digits_source, dataclasses.replace(alone, train=raw.train[torch.arange(2)]))
     assert (len(pair["train"]), len(pair["validation"])) == (1, 1)

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -203,3 +204,15 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     assert {key: again[key] for key in ("mdl", "curve", "final")} == {
         key: whole[key] for key in ("mdl", "curve", "final")
     }
+
+
+def test_the_label_entropy_of_unequal_classes_is_stored_and_noted(command, tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).standard_normal((150, 3)), np.arange(150) % 5 == 0
+    np.savez(tmp_path / "vectors.npz", x=x, y=y.astype(int))
+    vectors = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz"]
+    outcome = command(MDL, "model=linear", "eraser=control", *QUICK, *vectors, "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    (path,) = Path("runs").glob("mdl-*/result.json")
+    entropy = read_json(path)["label_entropy_bits"]
+    assert entropy == pytest.approx(-0.8 * np.log2(0.8) - 0.2 * np.log2(0.2), abs=0.01)
+    assert f"log2 k is 1.000 bits, the label entropy {entropy:.3f}" in " ".join(outcome.out.split())

@@ -316,7 +316,7 @@ def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable, caplog:
     asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.max_epochs=9", "train.warmup_steps=20")
     outcome = command(COMMAND, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
-    assert "on 100 images or fewer, train.max_epochs=9 end before the 20 steps of train.warmup_steps" in caplog.text
+    assert "on 100 examples or fewer, train.max_epochs=9 end before the 20 steps of train.warmup_steps" in caplog.text
     (path,) = (tmp_path / "runs").glob("*/result.json")
     result = read_result(path)
     assert isinstance(result, MdlResult)

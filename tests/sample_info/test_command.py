@@ -50,6 +50,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     assert len(rows) == 120
     assert [float(row["f_si_nats"]) for row in rows[:60]] == tensors["f_si_nats"][0].tolist()
     assert {row["class"] for row in rows} == {"4", "9"}
+    assert {row["name"] for row in rows} == {f"row {row['index']}" for row in rows}, "digits have no files"
     best = max(rows[:60], key=lambda row: float(row["f_si_nats"]))
     assert int(best["index"]) == result["information"]["f_si_nats"][0]["most_informative"][0]
     for s in range(2):

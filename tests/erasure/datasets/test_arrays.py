@@ -78,11 +78,11 @@ def test_vectors_are_numbered_or_named_by_a_file_and_runs_are_the_same(tmp_path:
     path, names = write(tmp_path / "a.npz", x=X, y=Y), tmp_path / "names.txt"
     names.write_text("".join(f"word {i}\n" for i in range(120)))
     index = torch.tensor([7, 119])
-    assert source(path).row_names(index) == ["row 7", "row 119"]
+    assert source(path).example_names(index) == ["row 7", "row 119"]
     named = source(path, names=str(names))
     named.load()
-    assert named.row_names(index) == ["word 7", "word 119"]
-    assert ClassSubset.of(named, [0, 2]).row_names(index) == ["word 7", "word 119"]
+    assert named.example_names(index) == ["word 7", "word 119"]
+    assert ClassSubset.of(named, [0, 2]).example_names(index) == ["word 7", "word 119"]
     assert named.identity() == source(path).identity()
     names.write_text("one\ntwo\n")
     with pytest.raises(ValueError, match=r"names.txt has 2 lines, and an example is at place 119 from 0"):
@@ -223,7 +223,7 @@ def test_images_come_back_exactly_in_any_order_of_axes(tmp_path: Path, suffix: s
     assert raw.train.images.dtype == torch.uint8
     assert np.array_equal(raw.train.images.numpy(), expected)
     assert raw.bounded
-    assert images.row_names(torch.tensor([0])) is None  # they are shown
+    assert images.example_names(torch.tensor([0])) == ["row 0"]
 
 
 MEDMNIST = {

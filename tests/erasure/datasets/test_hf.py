@@ -79,6 +79,7 @@ def test_parquet_shards_come_back_exactly_with_grayscale_as_rgb(tmp_path: Path) 
     assert raw.test is not None
     assert len(raw.test) == 9
     assert source(tmp_path, channels=1, size=4).load().train.images.shape == (30, 1, 4, 4)
+    assert source(tmp_path).example_names(torch.tensor([29, 0])) == ["row 29", "row 0"]
 
 
 def test_one_parquet_file_words_and_numbers_as_labels(tmp_path: Path) -> None:
@@ -106,7 +107,11 @@ def test_a_folder_of_images_is_read_as_the_hub_would(tmp_path: Path) -> None:
     (tmp_path / "train" / "dog" / "000.png").symlink_to(tmp_path / "train" / "cat" / "000.png")
     (tmp_path.parent / f"link-{tmp_path.name}").symlink_to(tmp_path)
     linked = source(tmp_path.parent / f"link-{tmp_path.name}", image_column="image")
-    assert len(linked.load().train) == 6
+    raw, names = linked.load(), linked.example_names(torch.arange(6))
+    assert len(raw.train) == 6
+    assert sorted(names) == [f"train/{animal}/00{i}.png" for animal in ("cat", "dog") for i in range(3)]
+    for name, image in zip(names, raw.train.images, strict=True):
+        assert np.array_equal(image.permute(1, 2, 0).numpy(), np.asarray(Image.open(tmp_path / name)))
 
 
 def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path: Path) -> None:
@@ -363,6 +368,7 @@ def test_a_csv_file_of_paths_is_read(tmp_path: Path) -> None:
     raw = source(tmp_path, test_split=None).load()
     assert raw.class_names == ("cat", "dog")
     assert np.array_equal(raw.train.images[1].permute(1, 2, 0).numpy(), random_images(4)[1])
+    assert source(tmp_path, test_split=None).example_names(torch.tensor([1])) == ["1.png"]
     (tmp_path / "train.csv").write_text(f"img,label\n../{tmp_path.name}-private/0.png,cat\n" + rows)
     with pytest.raises(ValueError, match="names a file outside the dataset's folder"):
         source(tmp_path, test_split=None).load()

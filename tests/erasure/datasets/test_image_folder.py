@@ -51,6 +51,7 @@ def test_png_pixels_come_back_exactly_sorted_by_class_and_name(tmp_path: Path) -
     assert torch.equal(raw.train.images[3], torch.from_numpy(first.copy()).permute(2, 0, 1))
     assert raw.test is not None
     assert len(raw.test) == 4
+    assert folder(tmp_path).example_names(torch.tensor([3, 1])) == ["train/dog/000.png", "train/cat/001.png"]
 
 
 def test_grayscale_and_size_are_converted(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_text_is_the_mean_of_its_words_vectors(tmp_path: Path, caplog) -> None
     assert not raw.bounded
     assert raw.test is not None
     assert raw.test.images[1, :, 0, 0].tolist() == list(VECTORS["bad"])
-    assert reviews.row_names(torch.tensor([1, 0])) == ["2 words: bad film", "4 words: A Good, GOOD film!"]
+    assert reviews.example_names(torch.tensor([1, 0])) == ["2 words: bad film", "4 words: A Good, GOOD film!"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, te
     glove = write_glove(tmp_path / "v.txt", {unicodedata.normalize("NFD", word): v for word, v in places.items()})
     texts = source(tmp_path / "imdb", glove)
     assert texts.load().train.images[0, :, 0, 0].tolist() == pytest.approx([1 / len(words)] * len(words))
-    assert texts.row_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
+    assert texts.example_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
 
 
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Columns of the table of runs: short, with remarks where numbers need them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
+from harness.results import compare, load
 from harness.results.arrange import Comparison, arrange
 from harness.results.columns import BY_NAME, table_of
 from harness.results.read import StoredRun, read_runs
@@ -161,3 +163,33 @@ def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
     paper = table_of(block, ["published_units"])
     assert "Table 16's unit" in paper.markdown()
     assert "(not a codelength)" in paper.caption()
+
+
+def test_compression_and_differences_between_models_are_there_on_request(tmp_path: Path) -> None:
+    for eraser in ("control", "leace"):
+        for model in ("lenet", "mlp"):
+            write_run(tmp_path, dataset="digits", eraser=eraser, model=model, seeds=range(3))
+    runs = compared(read_runs([tmp_path]))
+    names = ("bits_per_label", "compression", "bits_per_label_model_difference")
+    table = table_of(runs, names)
+    assert list(table.headings)[2:] == ["bits per label", "compression", "Δ to first model", "seeds"]
+    between = compare(load(tmp_path).runs, baseline="lenet", by="model").set_index(["model", "eraser"])
+    for record in table.records:
+        assert record["compression"] == pytest.approx(math.log2(10) / record["bits_per_label_mean"])
+        expected = between.loc[(record["model"].name, record["eraser"].name)]
+        if record["model"].name == "lenet":
+            assert record["bits_per_label_model_difference"] is None
+        else:
+            for name in ("difference", "standard_error", "p_holm"):
+                assert record[f"bits_per_label_model_{name}"] == pytest.approx(expected[name])
+    usual = {*table_of(runs).records[0]}
+    assert usual.isdisjoint({"compression", "bits_per_label_model_difference"})
+    assert "compression" not in table_of(runs).headings
+
+
+@pytest.mark.parametrize(("entropy", "said"), [(2.5, True), (3.32, False), (None, False)])
+def test_the_label_entropy_stands_beside_log2_k_where_they_differ(entropy, said: bool, tmp_path: Path) -> None:
+    run = write_run(tmp_path, dataset="digits", eraser="control", label_entropy_bits=entropy)
+    caption = table_of(compared(read_runs([tmp_path]))).caption()
+    assert ("log2 k is 3.322 bits, the label entropy 2.500" in caption) == said
+    assert load(run.directory).runs["label_entropy_bits"].isna().all() == (entropy is None)

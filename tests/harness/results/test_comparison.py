@@ -136,3 +136,48 @@ def test_rows_name_the_options_in_which_they_differ() -> None:
     table = compare(runs)
     assert table["model.width"].tolist() == [8, 8, 16, 16]
     assert not {"model.depth", "eraser.rank_tolerance"} & set(table.columns)
+
+
+def two_models(**changes: list) -> pd.DataFrame:
+    """Three seeds of an MLP and of LeNet under LEACE."""
+    models = {"model": ["mlp"] * 3 + ["lenet"] * 3, "pair_id": ["p"] * 3 + ["q"] * 3}
+    return frame(**(models | {"eraser": ["leace"] * 6, "eraser_id": ["l"] * 6, "model_pair_id": ["m"] * 6} | changes))
+
+
+def test_models_are_compared_under_one_eraser_by_hand() -> None:
+    """The same numbers as between erasers: 4/3 ± 1/3 over three seeds."""
+    mlp, lenet = compare(two_models(), baseline="mlp", by="model").to_dict("records")
+    assert np.isnan(mlp["difference"])
+    assert (lenet["model"], lenet["eraser"]) == ("lenet", "leace")
+    assert lenet["difference"] == pytest.approx(4 / 3)
+    assert lenet["standard_error"] == pytest.approx(1 / 3)
+    assert lenet["paired_seeds"] == 3
+    apart = two_models(model_pair_id=["m"] * 3 + ["n"] * 3)  # under different erasers
+    assert compare(apart, baseline="mlp", by="model")["paired_seeds"].tolist() == [0, 0]
+
+
+def test_a_baseline_that_is_no_model_or_several_is_refused() -> None:
+    with pytest.raises(ValueError, match="baseline=None: name the model to compare with: mlp, lenet"):
+        compare(two_models(), by="model")
+    with pytest.raises(ValueError, match="no run of model=cnn here has bits_per_label"):
+        compare(two_models(), baseline="cnn", by="model")
+    with pytest.raises(ValueError, match="by='dataset': choose from eraser, model"):
+        compare(two_models(), by="dataset")  # pyright: ignore[reportArgumentType]
+    widths = two_models(model=["mlp"] * 6, **{"model.width": [8] * 3 + [16] * 3})
+    with pytest.raises(ValueError, match="baseline='mlp' is the name of several models here: select one of them"):
+        compare(widths, baseline="mlp", by="model")
+    named = widths.assign(model=widths["model"] + widths["model.width"].astype(str))
+    wide = row_of(compare(named, baseline="mlp8", by="model").query("model == 'mlp16'"))
+    assert wide["difference"] == pytest.approx(4 / 3)
+
+
+def test_models_of_stored_runs_are_paired_under_each_eraser(tmp_path: Path) -> None:
+    for eraser in ("control", "leace"):
+        for model in ("lenet", "mlp"):
+            write_run(tmp_path, dataset="digits", eraser=eraser, model=model, seeds=range(3))
+    runs = load(tmp_path).runs
+    table = compare(runs, baseline="lenet", by="model").set_index(["eraser", "model"])["difference"]
+    means = runs.groupby(["eraser", "model"])["bits_per_label"].mean()
+    for eraser in ("control", "leace"):
+        assert float(table[eraser, "mlp"]) == pytest.approx(means[eraser, "mlp"] - means[eraser, "lenet"])
+    assert table.isna().sum() == 2, "LeNet's own"

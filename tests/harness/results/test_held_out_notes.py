@@ -37,7 +37,7 @@ def test_class_means_that_differ_on_test_images_are_said_in_words(tmp_path: Path
     control = made(tmp_path, "control", UNERASED, orders(0.2, 50.0))
     leace = made(tmp_path, "leace", MEANS, orders(0.06, 2.3))
     qleace = made(tmp_path, "qleace", BOTH, orders(0.01, 1.9))
-    text = "Erased class means still differ on test images (z > 2"
+    text = "Erased class means still differ on test examples (z > 2"
     relative = "; in brackets their share of the variance, relative to the control's"
     assert f"{text}{relative}): LEACE (30 %)." in caption(control, leace, qleace)
     assert f"{text}): LEACE." in caption(leace, qleace)

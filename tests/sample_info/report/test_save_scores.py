@@ -13,12 +13,14 @@ def test_a_column_is_named_after_its_score_or_its_reference() -> None:
     about: dict[str, Any] = {"how": {}, "train_accuracy": 1.0, "test_accuracy": 1.0, "summaries": {}, "attribution": {}}
     scores = {"f_si_nats": torch.tensor([5.0, 6.0])}
     references = {"influence functions": retrained}
-    scored = Scored(0, ours, scores, references, left_out_correct=torch.tensor([True, False]), **about)
+    about |= {"left_out_correct": torch.tensor([True, False]), "left_out_label": torch.tensor([7, 2])}
+    scored = Scored(0, ours, scores, references, **about)
     assert {name: values.tolist() for name, values in columns(scored).items()} == {
         "weight_change": [0.0, 0.0],
         "prediction_change": [1.0, 1.0],
         "f_si_nats": [5.0, 6.0],
         "left_out_correct": [1, 0],
+        "left_out_label": [7, 2],
         "influence_functions_weight_change": [2.0, 2.0],
         "influence_functions_prediction_change": [3.0, 3.0],
     }
