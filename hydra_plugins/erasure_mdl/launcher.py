@@ -90,11 +90,6 @@ class SweepLauncher(Launcher):
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         raise NotImplementedError
 
-    @property
-    def shares_runs(self) -> bool:
-        """Whether processes share the parts of a run."""
-        return OmegaConf.select(self.config, "mdl.share") is True
-
     def carry_out(self, job: SweepJob) -> JobReturn:
         """Carry out a job in this process; it is refused if it is no longer the run that was planned."""
         process.planned_run = job.run.name
@@ -124,7 +119,7 @@ class InProcess(SweepLauncher):
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         make_folder("cache_dir", self.config.cache_dir)
         process.waits_for_others = False
-        for job in in_turn(jobs, process.sweep, join=self.shares_runs):
+        for job in in_turn(jobs, process.sweep):
             _ = self.carry_out(job).return_value  # raises where its end could not be noted, or it is yielded again
 
 

@@ -31,8 +31,7 @@ class Local(Submitit):
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         directory, devices = process.sweep.directory.absolute(), self._devices()
-        count = self.options["workers"] or len(devices)
-        count = count if self.shares_runs else min(count, len(jobs))
+        count = min(self.options["workers"] or len(devices), len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launching process: see _wait
         threads_set = os.environ.get("OMP_NUM_THREADS")
@@ -68,7 +67,7 @@ class Local(Submitit):
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         process.waits_for_others = False
         shared = Sweep(sweep)
-        for job in in_turn(jobs, shared, join=self.shares_runs):
+        for job in in_turn(jobs, shared):
             returned = self.carry_out(job)
             if not has_ended(job, shared):
                 _ = returned.return_value  # raises where not even its end could be noted

@@ -28,10 +28,10 @@ class SlurmArray(Submitit):
     """Launcher of all jobs of a sweep at once, as job arrays of as many tasks each as the cluster allows."""
 
     _EXECUTOR = "slurm"
-    _OURS = ("wait", "tasks_per_run")
+    _OURS = ("wait",)
     _TYPES = {  # noqa: RUF012
         **Submitit._TYPES,
-        **dict.fromkeys(("tasks_per_run", "array_parallelism", "signal_delay_s"), AtLeast1),
+        **dict.fromkeys(("array_parallelism", "signal_delay_s"), AtLeast1),
         "wait": bool,
         "max_num_timeout": int,
         "cpus_per_task": Optional[AtLeast1],  # noqa: UP045
@@ -45,11 +45,6 @@ class SlurmArray(Submitit):
             raise ConfigError(
                 "device=auto: where tasks run there may be another kind of device than here, and then "
                 "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
-            )
-        if self.options["tasks_per_run"] > 1 and not self.shares_runs:
-            raise ConfigError(
-                f"hydra.launcher.tasks_per_run={self.options['tasks_per_run']}: tasks share runs of python -m mdl, "
-                "where mdl.share=true; nothing was started"
             )
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
@@ -79,7 +74,6 @@ class SlurmArray(Submitit):
         tasks: list[Any] = []
         try:
             size = _max_array_size()
-            jobs = [job for job in jobs for _ in range(self.options["tasks_per_run"])]
             for start in range(0, len(jobs), size):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
