@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.command_process import FAILED
 from conf.sweep_files import SweepJob
-from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import computed_elsewhere, has_ended
 
@@ -51,19 +50,19 @@ class SlurmArray(Submitit):
         free = [job for job in jobs if not computed_elsewhere(job.run)]
         tasks = self._submit(free) if free else []
         if not self.options["wait"]:
-            process.sweep.detached = True
+            self.sweep.detached = True
             return
         self._wait(tasks)
         for job in (job for job in jobs if job not in free):
-            if not has_ended(job, process.sweep):
+            if not has_ended(job, self.sweep):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
-                process.sweep.fail(job.run.name, error, FAILED)
+                self.sweep.fail(job.run.name, error, FAILED)
 
     def __call__(self, job: SweepJob, state: Any) -> None:
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
         self._begin(state)
         requeue_on_signals()
-        _ = self.carry_out(job).return_value  # raises what the job raised
+        _ = self.carry_out(job, wait=True).return_value  # raises what the job raised
 
     def _submit(self, jobs: Sequence[SweepJob]) -> list[Any]:
         """Submit the jobs.
