@@ -19,7 +19,6 @@ from typing import Any, NoReturn, Protocol
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -32,13 +31,12 @@ from conf.command_process import (
     print_anywhere,
     require_current_folder,
 )
-from conf.compose import VERSION_BASE
+from conf.compose import VERSION_BASE, typed_overrides
 from conf.error_messages import explain, is_shortage
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.sweep_files import Sweep
-from conf.sweep_process import process, typed_overrides  # the former is one mutable object
 from conf.target_class import READ_RESULT, config_of, imported
 from conf.terminal import printable, show_log
 
@@ -82,7 +80,6 @@ def main(command: Command) -> None:
     require_current_folder()
     let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
-    process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
     show_log(logging.INFO)
@@ -91,7 +88,6 @@ def main(command: Command) -> None:
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
-    process.directory_of = functools.partial(run_path, command)
     try:
         sys.exit(exit_code(functools.partial(_run, command), command.name))
     finally:
@@ -107,10 +103,9 @@ def _help(command: Command) -> int:
 def _run(command: Command) -> int:
     sys.argv[1:] = _flags_first(sys.argv[1:])
     _require_launchers_by_name(sys.argv[1:])
-    exit_codes: list[int] = []
-    decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
+    task = Task(command)
     try:
-        decorated(lambda config: _job(command, config, exit_codes))()
+        hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(task)()
     except (AssertionError, AttributeError, TypeError) as error:
         words = [word for word in sys.argv[1:] if re.match(r"[+~]*hydra\.(?!launcher)", word)]
         if not words:
@@ -118,9 +113,7 @@ def _run(command: Command) -> int:
         raise ConfigError(
             f"{' '.join(words)}: Hydra cannot use this value ({str(error) or 'see its documentation'})"
         ) from error
-    if process.launched is not None:
-        return _end_sweep(command, process.launched)
-    return max(exit_codes, default=0)  # none: --cfg, --info and the like
+    return task.exit_code if task.sweep is None else _end_sweep(command, task.sweep)
 
 
 def _flags_first(words: Sequence[str]) -> list[str]:
@@ -178,48 +171,71 @@ def _execution(command: Command, config: DictConfig) -> Executable:
         gc.enable()
 
 
-def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
-    """Carry out one run; an error is shown, in a sweep noted, and ends this job alone: a sweep goes on past it."""
-    print_anywhere()  # also in a sweep's other processes
-    hydra_config = HydraConfig.get()
-    os.chdir(
-        hydra_config.runtime.cwd
-    )  # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
-    sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
-    overrides = typed_overrides(hydra_config.overrides)
-    started = time.monotonic()
-    if sweep:
-        log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
-    try:
-        if not sweep and hydra_config.sweeper.get("params"):
+class Task:
+    """A command as Hydra calls it: with the configuration of a run, or of each run of a sweep.
+
+    Launchers pickle it for other processes.
+
+    Attributes:
+        command: the command.
+        sweep: the sweep that is carried out, set by the sweeper; None for a single run.
+        exit_code: of a single run; 0 with --cfg, --info and the like.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.sweep: Sweep | None = None
+        self.exit_code = 0
+
+    def __call__(self, config: DictConfig, planned: str = "", *, wait: bool = True) -> None:
+        """Carry out one run and show an error. In a sweep the error is also noted, and raised for the launcher.
+
+        Args:
+            config: the composed configuration.
+            planned: in a sweep, the id that the run had at its launch.
+            wait: whether to wait while another process computes the run; otherwise it is passed over then.
+        """
+        print_anywhere()  # also in a sweep's other processes
+        hydra_config = HydraConfig.get()
+        # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
+        os.chdir(hydra_config.runtime.cwd)
+        overrides = typed_overrides(hydra_config.overrides)
+        if self.sweep is not None:
+            log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
+        try:
+            self._carry_out(config, hydra_config, planned, wait=wait)
+        except Exception as error:
+            bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
+            line = explain(error, self.command.name, overrides)
+            self.exit_code = BAD_CONFIG if bad_config else FAILED
+            notes = getattr(error, "__notes__", [])
+            if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
+                print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
+            _complain("; ".join([line, *([] if bad_config else notes)]))
+            if self.sweep is not None:
+                self.sweep.fail(planned, line, self.exit_code)
+                raise
+
+    def _carry_out(self, config: DictConfig, hydra_config: Any, planned: str, *, wait: bool) -> None:
+        started, sweep = time.monotonic(), self.sweep
+        if sweep is None and hydra_config.sweeper.get("params"):
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
-        if not sweep and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
+        if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        execution = _execution(command, config)
-        if process.planned_run is not None and (now := execution.directory.name) != process.planned_run:
+        execution = _execution(self.command, config)
+        if sweep is not None and (now := execution.directory.name) != planned:
             raise ConfigError(
-                f"{now} was planned as {process.planned_run}: its configuration, data or code has changed meanwhile; "
+                f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = execution.carry_out(sweep.directory.name if sweep else None, wait=process.waits_for_others)
+        result = execution.carry_out(sweep.directory.name if sweep else None, wait=wait)
         if result is None:
             log.info("another process computes %s: passed over", execution.directory.name)
             return
-        print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        exit_codes.append(0 if sweep else _summarise(command, [result], execution.directory))
-    except Exception as error:
-        bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
-        line = explain(error, command.name, overrides)
-        exit_codes.append(BAD_CONFIG if bad_config else FAILED)
-        notes = getattr(error, "__notes__", [])
-        if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
-            print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
-        _complain("; ".join([line, *([] if bad_config else notes)]))
-        if sweep:
-            assert process.planned_run is not None
-            sweep.fail(process.planned_run, line, exit_codes[-1])
-        if sweep and process.launched is None:  # a cluster's job: SLURM should see it fail
-            raise
+        headline = self.command.headline(result)
+        print(f"{result.run_id}: {headline}  ({time.monotonic() - started:.0f} s)", flush=True)
+        if sweep is None:
+            self.exit_code = _summarise(self.command, [result], execution.directory)
 
 
 def _end_sweep(command: Command, sweep: Sweep) -> int:

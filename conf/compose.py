@@ -45,6 +45,13 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
         return compose(command, [*search_path(), *overrides])
 
 
+def typed_overrides(overrides: Any) -> list[str]:
+    """Return a run's overrides from `hydra.overrides` as they were typed: references in them are not followed."""
+    typed = OmegaConf.to_container(overrides.task)
+    assert isinstance(typed, list)
+    return typed
+
+
 def override_value(value: Any) -> str:
     """Write a value in the grammar of Hydra's command line: as it is where Hydra reads it so, otherwise in quotes."""
     if isinstance(value, str):

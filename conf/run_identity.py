@@ -9,6 +9,8 @@ from conf.target_class import config_of
 
 T = TypeVar("T")
 
+_RETIRED = {"mdl": ("share",)}  # options by section that stored runs may have; no identity contained them
+
 
 def unhashed(default: T) -> T:
     """Declare a settings field that is no part of a run's identity: it says how or where, and moves no number."""
@@ -30,6 +32,16 @@ def identifying(config: Options) -> Options:
     kind = config_of(command_of(config))
     known = keyword_only(kind)
     return hashed({key: value for key, value in config.items() if key in known}, kind)
+
+
+def without_retired(config: Options) -> Options:
+    """Return a stored run's configuration without options that no longer exist, which its identity did not contain."""
+    kept = {
+        section: {key: value for key, value in config[section].items() if key not in keys}
+        for section, keys in _RETIRED.items()
+        if isinstance(config.get(section), dict)
+    }
+    return {**config, **kept}
 
 
 def command_of(config: Options) -> str:

@@ -226,13 +226,10 @@ class Functions(Generic[L]):
     Attributes:
         load: loads the data and builds the architecture.
         compute: computes and returns the command's fields of the result.
-        compute_free_steps: computes the steps of the run that no other process is computing; returns whether all steps
-            are computed then. None if a single process computes the whole run.
     """
 
     load: Callable[[Job], L]
     compute: Callable[[L, Run, Logger], Computed]
-    compute_free_steps: Callable[[L, Run], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -276,24 +273,14 @@ class Execution:
         make_folder("cache_dir", self.job.config.cache_dir)
         _ = self.job.device  # a missing device is an error before anything is written
         functions = self.functions()
-        with interruptible(at_once=True):
-            prepared = None
-            if functions.compute_free_steps is not None:
-                # without run.lock: processes share the steps, and each claims one at a time
-                with _recorded(self.job, run):
-                    prepared = functions.load(self.job)
-                    with threads_for(prepared.step_multiply_adds):
-                        all_computed = functions.compute_free_steps(prepared, run)
-                    if not all_computed and not wait:
-                        return None
-            with run.claim(wait=wait) as claimed:
-                if not claimed:
-                    return None
-                if (result := run.result) is not None:
-                    log.info("%s was finished by another process: nothing to train", run.id)
-                    return result
-                with _recorded(self.job, run):
-                    return _carry_out(self, functions, run, group, prepared)
+        with interruptible(at_once=True), run.claim(wait=wait) as claimed:
+            if not claimed:
+                return None
+            if (result := run.result) is not None:
+                log.info("%s was finished by another process: nothing to train", run.id)
+                return result
+            with _recorded(self.job, run):
+                return _carry_out(self, functions, run, group)
 
 
 @contextlib.contextmanager
@@ -328,12 +315,10 @@ def logged(directory: Path) -> Iterator[None]:
             root.removeHandler(handler)
 
 
-def _carry_out(
-    execution: Execution, functions: Functions[L], run: Run, group: str | None, prepared: L | None
-) -> Result:
+def _carry_out(execution: Execution, functions: Functions[L], run: Run, group: str | None) -> Result:
     job = execution.job
     started = time.time()
-    prepared = prepared or functions.load(job)
+    prepared = functions.load(job)
     config = job.config.plain
     names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
     wandb_options = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from conf import Options
+from conf.run_identity import without_retired
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
 from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
@@ -201,7 +202,7 @@ def parsed(kind: type[T], values: Any) -> T:
 def result_of(values: Options) -> Result:
     """Return a result from its fields, read from a file or just computed, as the type of its command.
 
-    Keys that the type does not have are left out.
+    Keys that the type does not have are left out, and so are options that no longer exist.
 
     Raises:
         ValueError: says in one line what is missing or wrong.
@@ -211,6 +212,8 @@ def result_of(values: Options) -> Result:
         values = _in_published_units(values)
     if command not in COMMANDS:
         raise ValueError(f"{_COMMAND} is {values.get(_COMMAND)!r}, not one of {', '.join(COMMANDS)}")
+    if isinstance(config := values.get("config"), dict):
+        values = {**values, "config": without_retired(config)}
     return parsed(COMMANDS[command], {**values, "command": command})
 
 

@@ -57,40 +57,38 @@ class Tensors:
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Several processes may be asked for the same run: write only within a `claim`. A long computation is a `step`: if an
-    interrupted process has finished it, its value is read back.
+    Several processes may be asked for the same run: write only within a `claim`, which one of them has. A long
+    computation is a `step`: if an interrupted process has finished it, its value is read back.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
         self.id = identity
         self.directory = Path(root) / identity
-        self._held: list[Lease] = []
+        self._lease: Lease | None = None  # while this process computes the run
         self._since = time.monotonic()
 
     @contextlib.contextmanager
-    def claim(self, step: str = "", *, wait: bool = True) -> Iterator[bool]:
-        """Claim a step of this run, or its result: no other process computes or writes it meanwhile.
+    def claim(self, *, wait: bool = True) -> Iterator[bool]:
+        """Claim this run: no other process computes or writes it meanwhile.
 
         Args:
-            step: name of the step; empty for the result.
             wait: whether to wait while a live process holds the claim; if false, yield False then.
 
         Yields:
             Whether this process holds the claim.
         """
-        lease = Lease(self.directory / (f"{_STEP}{step}.lock" if step else LOCK))
+        lease = Lease(self.directory / LOCK)
         if not self._take(lease, wait=wait):
             yield False
             return
-        self._held.append(lease)
+        self._lease = lease
         try:
             yield True
         finally:
-            self._held.remove(lease)
+            self._lease = None
             lease.release()
-            if not step:
-                with contextlib.suppress(OSError):
-                    self.directory.rmdir()  # empty: the run was discarded
+            with contextlib.suppress(OSError):
+                self.directory.rmdir()  # empty: the run was discarded
 
     def _take(self, lease: Lease, *, wait: bool) -> bool:
         while True:
@@ -110,13 +108,13 @@ class Run:
         require_plain_folder(self.directory)
 
     def require_lease(self) -> None:
-        """Check that no other process has taken over a claim of this one.
+        """Check that no other process has taken over this one's claim.
 
         Raises:
-            LeaseLostError: this process was taken for dead.
+            LeaseLostError: the lease expired, and another process took it.
         """
-        for lease in self._held:
-            lease.require()
+        if self._lease is not None:
+            self._lease.require()
 
     @property
     def result(self) -> Result | None:
@@ -200,7 +198,7 @@ class Run:
 
     def discard(self) -> bool:
         """Delete the run unless another process works on it; return whether it was deleted."""
-        if any(lease.path.name == LOCK for lease in self._held):
+        if self._lease is not None:
             self._empty()
             return True
         with self.claim(wait=False) as claimed:

@@ -51,13 +51,11 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", f"cannot be read: {error}")
     if RESULT in names:
         return _finished(directory / RESULT)
-    locks = [name for name in names if name == LOCK or fnmatch.fnmatchcase(name, "part-*.lock")]
-    beats = [beat for name in locks if (beat := heartbeat(directory / name)) is not None]
-    if alive := [beat for beat in beats if not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S]:
+    beat = heartbeat(directory / LOCK) if LOCK in names else None
+    if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
         parts = sum(fnmatch.fnmatchcase(name, "part-[0-9]*.json") for name in names)
         sizes = f", {parts} training sizes done" if parts else ""
-        holders = " and ".join(sorted({beat.holder for beat in alive}))
-        detail = f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}"
+        detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{sizes}"
         return State("running", detail, seconds_spent(directory))
     if STATE not in names:
         return State("missing") if CONFIG not in names else State("interrupted", "killed")
@@ -67,7 +65,7 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", f"state.json is damaged: {damage}")
     if name == "failed":
         return State("failed", error)
-    detail = error or (f"killed: {beats[0].holder} is gone" if beats else "killed")
+    detail = error or (f"killed: {beat.holder} is gone" if beat is not None else "killed")
     return State("interrupted", detail, seconds_spent(directory))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.run_identity import command_of
+from conf.run_identity import command_of, without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
@@ -89,7 +89,7 @@ def read_config(directory: Path) -> Options:
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(f"{CONFIG} is damaged ({' '.join(str(error).split())[:160]})") from error
     require_config(config)
-    return config
+    return without_retired(config)
 
 
 class _Loader(yaml.SafeLoader):

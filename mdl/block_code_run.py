@@ -39,7 +39,7 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
 def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Code the labels of the training split, and store what each cost; the command's fields of the result.
 
-    Sizes that an earlier, interrupted attempt or another process has finished are taken from the run's directory.
+    Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
     """
     settings = prepared.job.config.mdl
     if settings.validation == "given":
@@ -47,8 +47,7 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
 
     def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
-        with run.claim(name, wait=True):  # always claimed: only wait=False can yield False
-            part = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
+        part = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
         log_point(logger, part.point)
         return part
 

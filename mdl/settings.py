@@ -35,7 +35,6 @@ class MdlSettings:
         order: in which the sizes are trained, smallest or largest first; results are the same.
         validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
             tenth of the prefix, which is paid for, and not trained on.
-        share: whether processes that are asked for the same run train different sizes of it; results are the same.
         code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
             network, which codes every batch and then learns it (`mdl.replay_code`).
         replay: options of the latter.
@@ -47,7 +46,6 @@ class MdlSettings:
     num_chunks: int
     min_chunk: AtLeast1 | None
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
-    share: bool = unhashed(default=False)
     validation: Literal["given", "prefix"] = later("given")
     code: Literal["blocks", "replay"] = later("blocks")
     replay: ReplaySettings = field(default_factory=ReplaySettings, metadata=only_with(code="replay"))
@@ -76,7 +74,7 @@ _LEARNING = {f"train.{option}" for option in ("lr", "betas", "weight_decay", "wa
 _LEARNING |= {"train.crop_padding", "train.precision", "train.protocol", "train.checkpoint_every_s", "dataset.flip"}
 _SCORING = {"train.eval_batch_size", "train.stack"}
 _STOPPING = {"patience_steps", "plateau_steps", "min_improvement_bits", "eval_every", "min_epoch_steps", "max_epochs"}
-_BLOCKS = {"mdl.order", "mdl.share", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
+_BLOCKS = {"mdl.order", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
 READ = {  # options that each code of the labels reads; `unread_options` says so of the others
     "kernel": _SIZES,
     "train.protocol=published": {*_SIZES, *_LEARNING, "train.max_epochs", "train.published"},

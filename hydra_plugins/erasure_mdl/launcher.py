@@ -1,5 +1,6 @@
 """The base classes of launchers, which check all jobs before the first starts, and the one without other processes."""
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,30 +15,29 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import AtLeast1, ConfigError, check, section_of
+from conf.command import Task, run_path
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
-from conf.sweep_files import SweepJob
-from conf.sweep_process import process
+from conf.sweep_files import Sweep, SweepJob
 from conf.terminal import show_log
-from hydra_plugins.erasure_mdl.shared_sweep import has_finished, in_turn
+from hydra_plugins.erasure_mdl.shared_sweep import has_ended, has_finished, in_turn
 
 log = logging.getLogger(__name__)
 
 
-def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
-    """Return all jobs of a sweep, which notes them.
+def planned(task: Task, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
+    """Return all jobs of a sweep.
 
     Raises:
         ConfigError: one of them cannot be run, or two are the same run.
     """
-    assert process.directory_of is not None
-    command = config.hydra.job.config_name
+    command = task.command.name
     composer = Composer(command, context.config_loader)
     jobs, refused, by_run = [], [], dict[Path, Sequence[str]]()
     for number, overrides in enumerate(job_overrides):
         try:
-            jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
+            jobs.append(SweepJob(number, list(overrides), run_path(task.command, composer(overrides))))
             if (other := by_run.setdefault(jobs[-1].run, overrides)) is not overrides:
                 raise ConfigError(f"is the same run as {' '.join(other)}: name one of them")
         except (HydraException, OmegaConfBaseException) as error:
@@ -47,7 +47,6 @@ def planned(config: DictConfig, context: HydraContext, job_overrides: Sequence[S
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
-    process.sweep.plan(jobs)
     return jobs
 
 
@@ -56,6 +55,7 @@ class SweepLauncher(Launcher):
 
     Attributes:
         options: of hydra.launcher, as plain values.
+        task: the command, as Hydra calls it.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -65,12 +65,20 @@ class SweepLauncher(Launcher):
         }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
+        assert isinstance(task_function, Task)
+        self.hydra_context, self.task, self.config = hydra_context, task_function, config
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep that is launched."""
+        assert self.task.sweep is not None
+        return self.task.sweep
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002
         setup_globals()
         self.require_options()
-        jobs = planned(self.config, self.hydra_context, job_overrides)
+        jobs = planned(self.task, self.hydra_context, job_overrides)
+        self.sweep.plan(jobs)
         left = [job for job in jobs if not has_finished(job)]
         if len(left) < len(jobs):
             log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
@@ -90,21 +98,22 @@ class SweepLauncher(Launcher):
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         raise NotImplementedError
 
-    @property
-    def shares_runs(self) -> bool:
-        """Whether processes share the parts of a run."""
-        return OmegaConf.select(self.config, "mdl.share") is True
+    def carry_out_free(self, jobs: Sequence[SweepJob]) -> None:
+        """Carry out, one after the other in this process, the jobs whose runs no other process computes."""
+        for job in in_turn(jobs, self.sweep):
+            returned = self.carry_out(job, wait=False)
+            if not has_ended(job, self.sweep):
+                _ = returned.return_value  # raises where its end could not be noted; otherwise the job comes again
 
-    def carry_out(self, job: SweepJob) -> JobReturn:
+    def carry_out(self, job: SweepJob, *, wait: bool) -> JobReturn:
         """Carry out a job in this process; it is refused if it is no longer the run that was planned."""
-        process.planned_run = job.run.name
         config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(job.number), job.number
             config.hydra.sweep.dir = self.config.hydra.sweep.dir
         return run_job(
             hydra_context=self.hydra_context,
-            task_function=self.task_function,
+            task_function=functools.partial(self.task, planned=job.run.name, wait=wait),
             config=config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
@@ -123,9 +132,7 @@ class InProcess(SweepLauncher):
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         make_folder("cache_dir", self.config.cache_dir)
-        process.waits_for_others = False
-        for job in in_turn(jobs, process.sweep, join=self.shares_runs):
-            _ = self.carry_out(job).return_value  # raises where its end could not be noted, or it is yielded again
+        self.carry_out_free(jobs)
 
 
 class Submitit(SweepLauncher):

@@ -5,16 +5,14 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Optional
 
 from hydra.core.singleton import Singleton
 
 from conf.check import AtLeast1, ConfigError
-from conf.sweep_files import Sweep, SweepJob
-from conf.sweep_process import process
+from conf.sweep_files import SweepJob
 from hydra_plugins.erasure_mdl.launcher import Submitit
-from hydra_plugins.erasure_mdl.shared_sweep import has_ended, in_turn
+from hydra_plugins.erasure_mdl.shared_sweep import has_ended
 
 log = logging.getLogger(__name__)
 
@@ -30,16 +28,15 @@ class Local(Submitit):
     _TYPES = {**Submitit._TYPES, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
-        directory, devices = process.sweep.directory.absolute(), self._devices()
-        count = self.options["workers"] or len(devices)
-        count = count if self.shares_runs else min(count, len(jobs))
+        devices = self._devices()
+        count = min(self.options["workers"] or len(devices), len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launching process: see _wait
         threads_set = os.environ.get("OMP_NUM_THREADS")
         os.environ["OMP_NUM_THREADS"] = threads_set or threads
         try:
             workers = [
-                self._executor().submit(self, devices[worker % len(devices)], directory, jobs, Singleton.get_state())
+                self._executor().submit(self, devices[worker % len(devices)], jobs, Singleton.get_state())
                 for worker in range(count)
             ]
         finally:
@@ -61,17 +58,12 @@ class Local(Submitit):
             if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
                 log.warning("a process ended early: see %s", worker.paths.stderr)
 
-    def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:
+    def __call__(self, device: str, jobs: Sequence[SweepJob], state: Any) -> None:
         """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
         self._begin(state)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-        process.waits_for_others = False
-        shared = Sweep(sweep)
-        for job in in_turn(jobs, shared, join=self.shares_runs):
-            returned = self.carry_out(job)
-            if not has_ended(job, shared):
-                _ = returned.return_value  # raises where not even its end could be noted
+        self.carry_out_free(jobs)
 
     def _devices(self) -> list[str]:
         """Return each process's CUDA_VISIBLE_DEVICES: a GPU, or, without one, an empty string for each core."""
@@ -100,7 +92,7 @@ class Local(Submitit):
         with Display("sweep") as display:
             while alive := sum(not worker.done() for worker in workers):
                 for job in jobs:
-                    if job.number not in ended and has_ended(job, process.sweep):
+                    if job.number not in ended and has_ended(job, self.sweep):
                         ended.add(job.number)
                         log.info("#%d has ended, %d of %d", job.number, len(ended), len(jobs))
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")

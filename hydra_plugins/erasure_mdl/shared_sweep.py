@@ -28,7 +28,7 @@ def has_ended(job: SweepJob, sweep: Sweep) -> bool:
     return sweep.failed(job.run.name) or has_finished(job)
 
 
-def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[SweepJob]:
+def in_turn(jobs: Sequence[SweepJob], sweep: Sweep) -> Iterator[SweepJob]:
     """Yield each job when no other process computes its run; the others come last, once their runs are free.
 
     Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.
@@ -37,12 +37,11 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
         jobs: in their order; one that has not ended once it was yielded, as another process was faster, comes again.
             One that has failed in another process is tried in this one as well: that machine may have less memory.
         sweep: where failed jobs are noted.
-        join: whether runs that other processes compute are yielded once no other is left.
     """
-    left, announced, rounds = list(jobs), False, 0
+    left, announced = list(jobs), False
     while left:
         for job in left:
-            if not has_finished(job) and ((join and rounds) or not computed_elsewhere(job.run)):
+            if not has_finished(job) and not computed_elsewhere(job.run):
                 yield job
         busy = [job for job in left if not has_ended(job, sweep)]
         if len(busy) == len(left):
@@ -50,7 +49,7 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
                 log.info("waiting for %d runs that other processes compute", len(busy))
                 announced = True
             time.sleep(_LOOK_AGAIN_S)
-        left, rounds = busy, rounds + 1
+        left = busy
 
 
 def computed_elsewhere(run: Path) -> str:

@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.command_process import FAILED
 from conf.sweep_files import SweepJob
-from conf.sweep_process import process
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import computed_elsewhere, has_ended
 
@@ -28,10 +27,10 @@ class SlurmArray(Submitit):
     """Launcher of all jobs of a sweep at once, as job arrays of as many tasks each as the cluster allows."""
 
     _EXECUTOR = "slurm"
-    _OURS = ("wait", "tasks_per_run")
+    _OURS = ("wait",)
     _TYPES = {  # noqa: RUF012
         **Submitit._TYPES,
-        **dict.fromkeys(("tasks_per_run", "array_parallelism", "signal_delay_s"), AtLeast1),
+        **dict.fromkeys(("array_parallelism", "signal_delay_s"), AtLeast1),
         "wait": bool,
         "max_num_timeout": int,
         "cpus_per_task": Optional[AtLeast1],  # noqa: UP045
@@ -46,29 +45,24 @@ class SlurmArray(Submitit):
                 "device=auto: where tasks run there may be another kind of device than here, and then "
                 "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
             )
-        if self.options["tasks_per_run"] > 1 and not self.shares_runs:
-            raise ConfigError(
-                f"hydra.launcher.tasks_per_run={self.options['tasks_per_run']}: tasks share runs of python -m mdl, "
-                "where mdl.share=true; nothing was started"
-            )
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         free = [job for job in jobs if not computed_elsewhere(job.run)]
         tasks = self._submit(free) if free else []
         if not self.options["wait"]:
-            process.sweep.detached = True
+            self.sweep.detached = True
             return
         self._wait(tasks)
         for job in (job for job in jobs if job not in free):
-            if not has_ended(job, process.sweep):
+            if not has_ended(job, self.sweep):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
-                process.sweep.fail(job.run.name, error, FAILED)
+                self.sweep.fail(job.run.name, error, FAILED)
 
     def __call__(self, job: SweepJob, state: Any) -> None:
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
         self._begin(state)
         requeue_on_signals()
-        _ = self.carry_out(job).return_value  # raises what the job raised
+        _ = self.carry_out(job, wait=True).return_value  # raises what the job raised
 
     def _submit(self, jobs: Sequence[SweepJob]) -> list[Any]:
         """Submit the jobs.
@@ -79,7 +73,6 @@ class SlurmArray(Submitit):
         tasks: list[Any] = []
         try:
             size = _max_array_size()
-            jobs = [job for job in jobs for _ in range(self.options["tasks_per_run"])]
             for start in range(0, len(jobs), size):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))

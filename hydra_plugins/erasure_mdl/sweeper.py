@@ -1,15 +1,20 @@
 """The sweeper: the product of all choices on the command line."""
 
+import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, flag_override
 
-from conf.compose import product
-from conf.sweep_process import begin_sweep
+from conf.command import Task
+from conf.compose import product, typed_overrides
+from conf.error_messages import explain
+from conf.sweep_files import Sweep, sweep_name
 
 
 class Product(Sweeper):
@@ -23,7 +28,8 @@ class Product(Sweeper):
         self.params = params or {}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        begin_sweep(config)
+        assert isinstance(task_function, Task)
+        task_function.sweep = _begin(config)
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -34,3 +40,24 @@ class Product(Sweeper):
         assert self.launcher is not None
         jobs = product(self.hydra_context.config_loader, self.params, arguments)
         return self.launcher.launch(jobs, initial_job_idx=0)
+
+
+def _begin(config: DictConfig) -> Sweep:
+    """Return the sweep that is asked for, with its folder made below hydra.sweep.dir, which is then that folder.
+
+    Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
+    same, and be somebody else's.
+    """
+    command = config.hydra.job.config_name
+    parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    words = [*parameters, *typed_overrides(config.hydra.overrides)]
+    sweep = Sweep(Path(config.hydra.sweep.dir).expanduser() / sweep_name(command, words))
+    try:
+        sweep.save_request(command, words)
+    except OSError as error:
+        sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")) / sweep.directory.name)
+        print(f"{explain(error, command, words)}; tables go to {sweep.directory}", file=sys.stderr)
+        sweep.save_request(command, words)
+    with flag_override(config.hydra, ["readonly", "struct"], False):
+        config.hydra.sweep.dir = str(sweep.directory)
+    return sweep

@@ -120,15 +120,13 @@ def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
 
 
 def sweep_hours(groups: Sequence[RunGroup], device: Device) -> dict[str, float]:
-    """Return hours of the whole sweep on one device, on eight, and on one per task."""
+    """Return hours of the whole sweep on one device, on eight, and on one per run."""
     runs = [hours for group in groups for hours in [group.hours(device)] * group.runs]
-    total, run, size = sum(map(sum, runs)), max(map(sum, runs)), max(map(max, runs))
+    total, run = sum(map(sum, runs)), max(map(sum, runs))
     return {
         "one device": total,
         "eight": max(total / 8, run),
-        "eight, mdl.share=true": max(total / 8, size),
         "a cluster, a task per run": run,
-        "a cluster, a task per size, mdl.share=true": size,
     }
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.command_line import argument_parser
-from scripts.studies.killed_tasks import KilledTasks
+from scripts.studies.killed_tasks import KilledTasks, numbers
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
 _ALL = (
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         alone, shared = KilledTasks(Path(scratch, "alone")), KilledTasks(Path(scratch, "shared"))
         _finish(_launch(sweep, alone))
-        watch = Watch(shared.runs, sorted(alone.results()), random.Random(options.seed))
+        watch = Watch(shared.runs, sorted(numbers(alone.runs)), random.Random(options.seed))
         launches = 0
         while watch.left and launches <= options.seeds * 4:
             _launch([*local, *sweep], shared).wait()

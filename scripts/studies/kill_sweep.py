@@ -1,6 +1,6 @@
 """Kill every task of a sweep at random moments, and compare its results with an undisturbed sweep.
 
-    python -m scripts.studies.kill_sweep                            # 64 tiny runs, each killed once
+    python -m scripts.studies.kill_sweep                            # 60 tiny runs of three commands, each killed once
     python -m scripts.studies.kill_sweep --kills 10 eraser=leace    # one run with these overrides, killed ten times
 
 Each task is one run in one process, as in a job array of a cluster. The sweep runs undisturbed in another directory;
@@ -24,22 +24,29 @@ from scripts.studies.killed_tasks import KilledTasks
 
 # with everything imported, they fork a task fast
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["mdl.block_code_run", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
+PROCESSES.set_forkserver_preload(
+    ["mdl.block_code_run", "sample_info.scoring", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"]
+)
 
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-_TINY = ("train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "mdl=quick")
+_TRAINED = ("train=quick", "train.patience_steps=1000000")
+_TINY = {
+    "mdl": (*_TRAINED, "train.max_epochs=15", "mdl=quick"),
+    "train": (*_TRAINED, "train.max_epochs=40"),
+    "sample_info": ("sample_info.examples=60", "sample_info.training.steps=200"),
+}
 _LATEST = 0.9  # moment of death, in undisturbed times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.kill_sweep", __doc__)
-    parser.add_argument("--runs", type=int, default=64, help="of the sweep")
+    parser.add_argument("--runs", type=int, default=60, help="of the sweep")
     parser.add_argument("--kills", type=int, default=1, help="of each run")
     parser.add_argument("--seed", type=int, default=0, help="of signals and moments")
     parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
     parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
     options = parser.parse_args(arguments)
-    tasks = [options.overrides] if options.overrides else list(itertools.islice(sweep(), options.runs))
+    tasks = [["mdl", *options.overrides]] if options.overrides else list(itertools.islice(sweep(), options.runs))
     chance = random.Random(options.seed)
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -66,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sweep() -> Iterator[list[str]]:
     for seed in itertools.count():
-        for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
-            yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]
+        for command, eraser, model in itertools.product(_TINY, ("control", "leace"), ("linear", "mlp")):
+            yield [command, f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY[command]]
 
 
 if __name__ == "__main__":

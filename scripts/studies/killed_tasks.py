@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from erasure.store.checked_files import read_json
 
-NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
-LEFT = {  # files of a finished run
+_VARYING = ("timing", "versions", "config", "digest")  # of result.json: when and where a run was computed
+LEFT = {  # files of a finished run of `python -m mdl`
     "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
     "weights.safetensors",
 }  # fmt: skip
-_ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disabled")
+_SCORES = {"scores.csv", "scores.safetensors", "scores.png", "scores.pdf"}  # files of a finished run of sample_info
+_TRAINED = ("train.stack=all", "train.checkpoint_every_s=0.05")
 _VOID = "begun anew"
 
 
@@ -79,21 +80,13 @@ class KilledTasks:
                 entries.append(Entry(int(pid), run, what))
         return entries
 
-    def results(self) -> dict[str, Any]:
-        """Return the results that must be bitwise equal, by run."""
-        results = {}
-        for path in self.runs.glob("*/result.json"):
-            result = read_json(path)
-            curves_file = path.parent / "curves.csv"
-            curves = curves_file.read_text() if curves_file.exists() else ""  # not of a replay code
-            results[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
-        return results
-
     def compared(self, undisturbed: "KilledTasks", parts: int, twice: Sequence[str]) -> bool:
         """Print a comparison with the undisturbed sweep; return whether results agree and no file is left over."""
-        expected, results = undisturbed.results(), self.results()
+        expected, results = numbers(undisturbed.runs), numbers(self.runs)
         equal = sum(results.get(run) == expected[run] for run in expected)
-        orphans = [path for path in self.runs.glob("*/*") if path.name not in LEFT and path.parent.name != "sweeps"]
+        orphans = [
+            path for path in self.runs.glob("*/*") if path.name not in LEFT | _SCORES and path.parent.name != "sweeps"
+        ]
         orphans += [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
         print(f"{equal} of {len(expected)} results equal to the undisturbed sweep's to the bit")
         print(f"{parts} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
@@ -107,17 +100,17 @@ class KilledTasks:
         return process
 
     def _run(self, task: Sequence[str]) -> None:
-        """Run `python -m mdl TASK`, and write its finished parts into the diary."""
+        """Run `python -m TASK`, and write its finished parts into the diary."""
         from conf.command import main
         from harness.run_directory import Run
-        from mdl.__main__ import COMMAND
+        from scripts.commands import COMMANDS
 
         step, finish = Run.step, Run.finish
 
-        def step_and_note(run: Run, name: str, compute: Callable[[], Any]) -> Any:
+        def step_and_note(run: Run, name: str, compute: Callable[[], Any], *, worth_s: float = 0.0) -> Any:
             new = run.read_step(name) is None
-            value = step(run, name, compute)
-            if new:
+            value = step(run, name, compute, worth_s=worth_s)
+            if new and run.read_step(name) is not None:  # a step of no time is not stored
                 self.note(run.id, f"part {name}")
             return value
 
@@ -129,8 +122,9 @@ class KilledTasks:
         log = os.open(self.diary.parent / "tasks.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666)
         for stream in (1, 2):
             os.dup2(log, stream)
-        sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        main(replace(COMMAND, summarise=lambda *_: None))  # no tables and figures
+        often = () if task[0] == "sample_info" else _TRAINED
+        sys.argv = [*task, *often, "logger.mode=disabled", f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
+        main(replace(COMMANDS[task[0]], summarise=lambda *_: None))  # no tables and figures
 
 
 class Entry(NamedTuple):
@@ -139,3 +133,12 @@ class Entry(NamedTuple):
     pid: int
     run: str
     what: str
+
+
+def numbers(runs: Path) -> dict[str, dict[str, Any]]:
+    """Return what must be bitwise equal of each finished run below `runs`: its result's numbers and its tables."""
+    found = {}
+    for path in runs.glob("*/result.json"):
+        result = {name: value for name, value in read_json(path).items() if name not in _VARYING}
+        found[path.parent.name] = result | {file.name: file.read_text() for file in path.parent.glob("*.csv")}
+    return found

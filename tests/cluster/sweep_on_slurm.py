@@ -5,16 +5,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from conf.sweep_files import Sweep
-from erasure.store.checked_files import read_json
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "slurm"
-NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 
 
 def reason_to_skip() -> str:
@@ -91,16 +89,6 @@ class ArraySweep:
 def checkpointed(run: Path) -> bool:
     """Whether the run has saved its last training, of all examples, and is still at it."""
     return any(run.glob("checkpoint-1295-*"))
-
-
-def numbers(runs: Path) -> Mapping[str, Any]:
-    """Return what must be equal to the bit, of every finished run: its result's numbers and its curves."""
-    numbers_by_run = {}
-    for path in runs.glob("*/result.json"):
-        result = read_json(path)
-        curves = (path.parent / "curves.csv").read_text()
-        numbers_by_run[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
-    return numbers_by_run
 
 
 def files(runs: Path) -> set[str]:

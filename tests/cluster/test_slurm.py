@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from harness.run_directory import LOCK
-from scripts.studies.killed_tasks import LEFT
+from scripts.studies.killed_tasks import LEFT, numbers
 from tests.cluster.sweep_on_slurm import (
     ArraySweep,
     checkpointed,
     environment,
     files,
-    numbers,
     reason_to_skip,
     slurm,
     wait_until,

@@ -50,7 +50,7 @@ REFUSED = {
     "train=published train.eval_every=2": "train.eval_every=2: has no effect with train.protocol=published, only",
     "train=published train.plateau_steps=7": "train.plateau_steps=7: has no effect with train.protocol=published",
     "train=published train.min_epoch_steps=7": "train.min_epoch_steps=7: has no effect with train.protocol=published",
-    "train=published mdl.share=true": "mdl.share=true: has no effect with train.protocol=published, only with mdl.code",
+    "train=published mdl.order=largest_first": "mdl.order=largest_first: has no effect with train.protocol=published,",
     "train=published mdl.code=replay": "mdl.code=replay: has no effect with train.protocol=published, only with train.",
     "mdl.code=replay train.patience_steps=7": "train.patience_steps=7: has no effect with mdl.code=replay, only with",
     "mdl.code=replay mdl.validation=prefix": "mdl.validation=prefix: has no effect with mdl.code=replay, only with mdl",
@@ -177,7 +177,7 @@ def test_each_code_reads_what_it_says(command, code: str) -> None:
     options = {field: option for kind, group in kinds.items() for field, option in options_of(kind, group).items()}
     with recorded(*kinds) as read:
         assert command(MDL, *TINY, *CODES[code]).code == 0
-    chooses = {"train.protocol", "mdl.code", "mdl.share"}
+    chooses = {"train.protocol", "mdl.code"}
     expected = {option for option in READ[code] if not option.startswith("dataset.")} - chooses
     found = {options[field] for field in read if not field.startswith(("PublishedSettings", "ReplaySettings"))}
     assert found - chooses == expected

@@ -32,8 +32,8 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
-def test_seconds_are_those_of_all_that_worked_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was shared, or stopped and gone on with, once said what its last process took: seconds."""
+def test_seconds_are_those_of_all_attempts_at_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted run that continues reports the time of all its processes, not that of the last."""
     now = 100.0
     monkeypatch.setattr("harness.run_directory.time.monotonic", lambda: now)
     first, second = Run(tmp_path, "x"), Run(tmp_path, "x")

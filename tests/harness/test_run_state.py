@@ -16,7 +16,7 @@ def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:
     run.start("a: 1\n")
     (tmp_path / "link").symlink_to(run.directory)
     assert state_of(tmp_path / "link", 0).detail.startswith("a link, which is not followed")
-    for name in ("run.lock", "part-10.lock", "state.json"):
+    for name in ("run.lock", "state.json"):
         (run.directory / name).unlink(missing_ok=True)
         os.mkfifo(run.directory / name)
     assert "a named pipe" in state_of(run.directory, 1e12).detail

@@ -1,10 +1,11 @@
 """A tiny sweep, its launchers, and its runs."""
 
+from pathlib import Path
+
 import pytest
 from hydra.core.plugins import Plugins
 
-from conf.sweep_files import SweepJob
-from conf.sweep_process import process
+from conf.sweep_files import PLAN, Sweep, SweepJob
 from harness.run_directory import Run
 from tests.made_up_runs import made_up
 
@@ -21,7 +22,8 @@ def launcher():
 
 def planned_runs() -> list[Run]:
     """The runs of the sweep that was launched last."""
-    return [Run(job.run.parent, job.run.name) for job in process.sweep.planned()]
+    latest = max(Path("runs/sweeps").glob(f"*/{PLAN}"), key=lambda plan: plan.stat().st_mtime_ns)
+    return [Run(job.run.parent, job.run.name) for job in Sweep(latest.parent).planned()]
 
 
 def finish(job: SweepJob) -> None:

@@ -3,18 +3,15 @@
 import errno
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import harness.job
-from conf.compose import composed
 from conf.sweep_files import Sweep
 from erasure.store.lease import Lease
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
-from mdl.settings import MdlConfig
 from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, planned_runs
 
 
@@ -94,28 +91,6 @@ def test_a_run_that_another_process_has_just_begun_does_not_hold_up_the_others(c
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
     assert carried_out == [("control", False), ("leace", True), ("control", True)]
-
-
-def test_a_run_whose_sizes_are_shared_is_joined_while_another_process_trains_one_of_them(command) -> None:
-    options = [*TINY, "mdl.num_chunks=3", "mdl.min_chunk=100", "mdl.share=true", "eraser=control"]
-    trained, (directory,) = [], [MDL.execution(composed("mdl", options, MdlConfig)).directory]
-    directory.mkdir(parents=True)
-    other = Lease(directory / "part-100.lock")
-    other.acquire()
-
-    def release_once_the_others_are_trained() -> None:
-        deadline = time.monotonic() + 60
-        while len(trained) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-            trained[:] = directory.glob("part-*.json")
-        other.release()
-
-    watcher = threading.Thread(target=release_once_the_others_are_trained)
-    watcher.start()
-    outcome = command(MDL, "-m", *options)
-    watcher.join()
-    assert outcome.code == 0, outcome.err
-    assert len(trained) == 2
 
 
 def test_a_sweep_whose_errors_cannot_be_noted_ends(command, monkeypatch) -> None:

@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 
 from conf.check import ConfigError
 from conf.sweep_files import Sweep
-from conf.sweep_process import process
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
@@ -42,13 +41,11 @@ def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(comman
     given, seen, handlers, threads = [], [], [], []
 
     class Executor:
-        def submit(self, local, device, directory, jobs, state) -> Worker:
+        def submit(self, local, device, jobs, state) -> Worker:
             given.append(device)
             threads.append(os.environ["OMP_NUM_THREADS"])
             handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
-            monkeypatch.setattr(process, "waits_for_others", True)
-            local(device, directory, [], state)  # as the process does, without a run
-            assert not process.waits_for_others
+            local(device, [], state)  # as the process does, without a run
             seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
             return Worker()
 

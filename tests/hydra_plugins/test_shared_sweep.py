@@ -3,8 +3,6 @@
 import logging
 from pathlib import Path
 
-import pytest
-
 from conf.sweep_files import Sweep, SweepJob
 from hydra_plugins.erasure_mdl import shared_sweep
 from hydra_plugins.erasure_mdl.shared_sweep import in_turn
@@ -16,17 +14,14 @@ def test_a_job_that_was_passed_over_comes_again_until_its_run_has_ended(tmp_path
     a, b, c = (SweepJob(number, [], tmp_path / name) for number, name in enumerate("abc"))
     sweep.fail("b", "no memory", 1)  # in another process, which may have less
     finish(c)
-    for job in in_turn([a, b, c], sweep, join=False):
+    for job in in_turn([a, b, c], sweep):
         given.append(job.number)
         if given != [0]:  # the first time another process was faster
             finish(job)
     assert given == [0, 1, 0]
 
 
-@pytest.mark.parametrize(("join", "looks"), [(False, 4), (True, 1)])
-def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_joined(
-    join: bool, looks: int, tmp_path: Path, monkeypatch, caplog
-) -> None:
+def test_a_run_that_another_process_computes_comes_last_once_it_is_free(tmp_path: Path, monkeypatch, caplog) -> None:
     caplog.set_level(logging.INFO)
     looked, given = [], []  # the first run is free at the fourth look
 
@@ -37,9 +32,9 @@ def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_jo
     monkeypatch.setattr(shared_sweep, "computed_elsewhere", computed_elsewhere)
     monkeypatch.setattr(shared_sweep, "_LOOK_AGAIN_S", 0.0)
     sweep = Sweep(tmp_path / "sweep")
-    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=join):
+    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep):
         given.append(job.number)
         finish(job)
     assert given == [1, 0]
-    assert len(looked) == looks
-    assert caplog.messages == ["waiting for 1 runs that other processes compute"] * (not join)
+    assert len(looked) == 4
+    assert caplog.messages == ["waiting for 1 runs that other processes compute"]

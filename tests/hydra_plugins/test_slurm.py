@@ -141,7 +141,7 @@ def test_submitits_options_reach_the_cluster_and_ours_do_not(command, cluster) -
     assert [f"#SBATCH --{option}" for option in expected if f"#SBATCH --{option}" not in lines] == []
     assert "module load cuda" in lines
     assert "-vv" in next(line for line in lines if line.startswith("srun "))
-    assert not [line for line in lines if "tasks_per_run" in line or "--wait" in line or "timeout_min" in line]
+    assert not [line for line in lines if "--wait" in line or "timeout_min" in line]
 
 
 def test_an_option_that_submitit_does_not_have_is_refused_in_one_line(command, cluster) -> None:
@@ -195,11 +195,3 @@ def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monk
     assert outcome.code == 0, outcome.err
     assert arrays == [[0, 1], [2, 3], [4]]
     assert "submitted 5 jobs as 1, 2, 3" in caplog.text
-
-    arrays.clear()
-    twice = command(MDL, *SLURM, "hydra.launcher.wait=false", "hydra.launcher.tasks_per_run=2", *TINY, "mdl.share=true")
-    assert twice.code == 0, twice.err
-    assert arrays == [[0, 0]]
-    alone = command(MDL, *SLURM, "hydra.launcher.tasks_per_run=2", *TINY)
-    assert alone.code == 2
-    assert "tasks_per_run=2: tasks share runs of python -m mdl, where mdl.share=true" in alone.err

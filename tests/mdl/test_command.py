@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from conf.command import _end_sweep
-from conf.sweep_process import process
+from conf.sweep_files import Sweep
 from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import read_json
@@ -26,7 +26,8 @@ TINY = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger
 
 
 def sweep_directory() -> Path:
-    return process.sweep.directory
+    (directory,) = Path("runs/sweeps").iterdir()
+    return directory
 
 
 def result_of(identity: str) -> dict:
@@ -154,7 +155,8 @@ def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:
     assert "failed: train.lr=1e+38 eraser=control model=linear" in outcome.err
     assert "the loss is not finite" in outcome.err
     assert "bits per label" in outcome.out
-    assert [process.sweep.failed(job.run.name) for job in process.sweep.planned()] == [True, False]
+    sweep = Sweep(sweep_directory())
+    assert [sweep.failed(job.run.name) for job in sweep.planned()] == [True, False]
 
 
 def test_an_interrupted_run_continues_after_its_last_finished_size(command, monkeypatch) -> None:
@@ -193,7 +195,7 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    assert _end_sweep(MDL, process.sweep) == 1
+    assert _end_sweep(MDL, Sweep(sweep_directory())) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out

@@ -303,9 +303,7 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
     assert {value.dtype for value in kept} == {torch.bfloat16}
 
 
-@pytest.mark.parametrize(
-    "option", ["mdl.share=true", "mdl.code=replay", "mdl.validation=prefix", "mdl.order=largest_first"]
-)
+@pytest.mark.parametrize("option", ["mdl.code=replay", "mdl.validation=prefix", "mdl.order=largest_first"])
 def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
     config = composed("mdl", ["train=published", "eraser=control", option], MdlConfig)
     with pytest.raises(ValueError, match=rf"^{option}: has no effect with train.protocol=published"):

@@ -56,7 +56,7 @@ SHAPES: dict[str, Callable[[Path, Path], object]] = {
 }
 FINISHED = ("result.json", "curves.csv", "test_bits.safetensors", "bits.safetensors", "log.txt", "wandb")
 UNFINISHED = (
-    "config.yaml", "state.json", "run.lock", "log.txt", "wandb", "part-100.json", "part-100.lock",
+    "config.yaml", "state.json", "run.lock", "log.txt", "wandb", "part-100.json",
     "part-100.safetensors", "checkpoint-100-0.1.safetensors",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (

@@ -1,5 +1,6 @@
 """The status of a sweep from disk alone, and what is left to do of it."""
 
+import csv
 import functools
 import json
 import re
@@ -14,7 +15,7 @@ from conf.command import run_path
 from conf.compose import composed, unchecked
 from conf.groups import choices
 from conf.target_class import config_of
-from erasure.store.checked_files import sealed
+from erasure.store.checked_files import read_json, sealed, write_json
 from harness.run_directory import Run
 from harness.run_state import State
 from mdl.__main__ import COMMAND as MDL
@@ -22,6 +23,7 @@ from mdl.settings import MdlConfig
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.manage_sweep.relaunch import launch_command
 from scripts.manage_sweep.status import SweepRun, jobs_by_id
+from scripts.report import main as report
 from tests.made_up_runs import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
@@ -182,6 +184,34 @@ def test_a_failed_run_is_repeated_by_the_command_that_is_printed(more: list[str]
     again = command(MDL, *words, "logger.mode=disabled")
     assert again.err.splitlines()[-1] == tried.err.splitlines()[-1]
     assert [*Path("runs").iterdir()] == [directory]
+
+
+def test_runs_stored_with_an_option_that_is_gone_are_shown_compared_and_continued(command, capsys) -> None:
+    """`mdl.share` was stored with runs, and was no part of their ids."""
+    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
+    tiny += ["logger.mode=disabled"]
+    assert command(MDL, "-m", "eraser=control,leace", *tiny).code == 0
+    control, leace = sorted(Path("runs").glob("mdl-*"))
+    for share, directory in ((False, control), (True, leace)):
+        result = read_json(directory / "result.json")
+        result["config"]["mdl"]["share"] = share
+        write_json(directory / "result.json", result)
+        (directory / "config.yaml").write_text(yaml.safe_dump(result["config"]))
+    capsys.readouterr()
+    assert sweep(["status", "runs", "--", "eraser=control,leace", *tiny]) == 0
+    assert report(["runs", "--out", "report"]) == 0
+    (table,) = Path("report/tables").glob("*.csv")  # one setting, not one for each value of the option
+    assert [row["eraser"] for row in csv.DictReader(table.read_text().splitlines())] == ["control", "leace"]
+    again = command(MDL, "eraser=leace", *tiny)
+    assert "no control run" not in again.out
+    assert again.out.startswith(f"{leace.name}: ")
+
+    (leace / "result.json").unlink()
+    capsys.readouterr()
+    assert sweep(["status", "runs", "--retry-failed"]) == 1
+    (words,) = printed(capsys.readouterr().out)
+    assert not [word for word in words if "share" in word]
+    assert command(MDL, *words, "logger.mode=disabled").out.startswith(f"{leace.name}: ")
 
 
 RELAUNCHED = [

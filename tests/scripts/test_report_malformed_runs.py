@@ -155,7 +155,6 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "run.lock is a pipe": (lambda o: o.replaced("run.lock", os.mkfifo, o.begun()), "no result.json"),
     "run.lock of brackets": (
         lambda o: o.replaced("run.lock", lambda p: p.write_text("[" * 60_000), o.begun()), "no result.json"),
-    "part lock is /dev/zero": (lambda o: o.replaced("part-100.lock", zero, o.begun()), "no result.json"),
     "curves.csv is a pipe": (lambda o: o.replaced("curves.csv", os.mkfifo), NOT_READ),
     "curves.csv is /dev/zero": (lambda o: o.replaced("curves.csv", zero), NOT_READ),
     "curves.csv without end": (lambda o: o.replaced("curves.csv", sparse), "too large to be read"),
