@@ -183,7 +183,7 @@ class SampleInfoConfig(Config):
             "kernel.size": (
                 settings.kernel.projection != "exact",
                 "kernel.projection=exact",
-                "kernel.projection=random",
+                "kernel.projection=coordinates",
             ),
         }
         unread = {

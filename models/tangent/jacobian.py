@@ -1,4 +1,4 @@
-"""Per-example gradients of a network's outputs with respect to its weights: exact, or a seeded sketch of them.
+"""Per-example gradients of a network's outputs with respect to its weights: all of them, or a seeded sample.
 
 Everything is computed in float64, so that neither the batch size nor the order of sums shows in a score.
 """

@@ -1,4 +1,4 @@
-"""Choice of the numbers of a gradient that are kept: all, random coordinates, or a seeded sketch of each parameter."""
+"""Choice of the numbers of a gradient that are kept: all, or random coordinates of each parameter tensor."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -8,20 +8,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Kind = Literal["exact", "coordinates", "random"]
+Kind = Literal["exact", "coordinates"]
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A selection or sketch of the gradient with respect to each parameter tensor ("layer").
+    """A selection of the gradient with respect to each parameter tensor ("layer").
 
-    "coordinates" keeps `size` random coordinates of each layer, scaled so that inner products are right on average (the
-    paper: 2,000 suffice); "random" adds all coordinates, each with a random sign, into `size` buckets, which is
-    also right on average, and sees every coordinate (Charikar et al. 2002). A layer of no more than `size`
-    coordinates is kept as it is.
+    "coordinates" keeps `size` random coordinates of each layer, scaled so that inner products are right on average
+    (Harutyunyan et al. 2021: 2,000 suffice). A layer of no more than `size` coordinates is kept as it is.
 
     Args:
-        kind: "exact", "coordinates" or "random".
+        kind: "exact" or "coordinates".
         size: numbers kept per layer; without effect if exact.
         draws: the generator of each layer's draws; without effect if exact.
 
@@ -42,19 +40,9 @@ class Projection:
         if self.kind == "exact" or parameters <= self.size:
             return Layer(name, parameters, parameters, lambda gradient: gradient)
         assert self.draws is not None, "what is drawn has a generator"
-        draws = self.draws(name)
-        if self.kind == "coordinates":
-            coordinates = torch.randperm(parameters, generator=draws)[: self.size].to(device)
-            scale = math.sqrt(parameters / self.size)
-            return Layer(name, parameters, self.size, lambda gradient: gradient[..., coordinates] * scale)
-        buckets = torch.randint(self.size, (parameters,), generator=draws).to(device)
-        signs = (torch.randint(2, (parameters,), generator=draws).double() * 2 - 1).to(device)
-
-        def add_up(gradient: Tensor) -> Tensor:
-            sketch = gradient.new_zeros(*gradient.shape[:-1], self.size)
-            return sketch.index_add_(-1, buckets, gradient * signs)
-
-        return Layer(name, parameters, self.size, add_up)
+        coordinates = torch.randperm(parameters, generator=self.draws(name))[: self.size].to(device)
+        scale = math.sqrt(parameters / self.size)
+        return Layer(name, parameters, self.size, lambda gradient: gradient[..., coordinates] * scale)
 
 
 @dataclass(frozen=True)

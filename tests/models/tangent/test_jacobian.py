@@ -26,7 +26,7 @@ def test_weights_of_another_network_are_refused() -> None:
     with pytest.raises(ValueError, match="readout.bias"):
         jacobian(net.model, {"readout.weight": net.weights["readout.weight"]}, net.x)
     with pytest.raises(ValueError, match="projection_size=0"):
-        Projection("random", size=0)
+        Projection("coordinates", size=0)
 
 
 def test_values_in_double_are_copies() -> None:

@@ -41,7 +41,7 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
-@pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
+@pytest.mark.parametrize("kind", ["exact", "coordinates"])
 def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
     net, projection = some_network(name), seeded_projection(kind, size=300)
     whole = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection))
@@ -56,13 +56,12 @@ def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
     torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
-@pytest.mark.parametrize("kind", ["coordinates", "random"])
-def test_projected_kernels_are_right_on_average_and_seeded(kind) -> None:
+def test_projected_kernels_are_right_on_average_and_seeded() -> None:
     net = some_network("mlp-relu")
     exact = ntk(net.model, net.weights, net.x, net.held_out).train
 
     def projected(seed: int, size: int = 200):
-        projection = seeded_projection(kind, size=size, seed=seed)
+        projection = seeded_projection("coordinates", size=size, seed=seed)
         return ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection)).train
 
     def error(kernel) -> float:
