@@ -45,7 +45,7 @@ def retrained_stacks(
     members = descent.members_at_once(memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
 
-    def progress(before: int, members: int) -> Callable[[int], None]:
+    def progress(before: int, members: int) -> Callable[[int], object]:
         whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
         return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
 
@@ -73,7 +73,9 @@ def retrained_stacks(
             yield stack
 
 
-def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+def train_on_each(
+    problem: TrainingProblem, left: Tensor, progress: Callable[[float], object] = lambda _: None
+) -> Tensor:
     """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
     The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] are the masks of the subsets, all of
