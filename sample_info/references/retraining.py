@@ -108,18 +108,15 @@ def positions(mask: Tensor) -> Tensor:
 
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
     """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
-    parts = ("weight", "prediction", "outputs")
 
     def step(begun: int, train: Callable[[], Effects]) -> Effects:
-        stored = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
-        return Effects(*(stored.tensors[part] for part in parts))
+        return Effects(**run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train()))).tensors)
 
     options = {
         "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
         "memory_bytes": int(problem.memory_bytes),
     }
-    stacks = [*retrained_stacks(problem.training, problem.held_out, sets, **options, step=step)]
-    return Effects(*(torch.cat([getattr(stack, part) for stack in stacks]) for part in parts))
+    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, **options, step=step))
 
 
 def halves(n: int, count: int) -> Tensor:
