@@ -14,11 +14,13 @@ _BAR_AFTER_S = 1.0  # shorter work shows no bar
 _PLAIN_EVERY_S = 10.0
 _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
 
-_callback: ContextVar[Callable[[str, float, str], None] | None] = ContextVar("progress callback", default=None)
+Show = Callable[[float, str], object]  # fraction done, and the current task
+
+_callback: ContextVar[Callable[[str, float, str], object] | None] = ContextVar("progress callback", default=None)
 
 
 @contextmanager
-def on_progress(callback: Callable[[str, float, str], None]) -> Iterator[None]:
+def on_progress(callback: Callable[[str, float, str], object]) -> Iterator[None]:
     """Call `callback(title, done, detail)` as fits and erasures proceed; without it they show no progress.
 
     The fraction `done` of the computation called `title` runs from 0 to 1.
@@ -72,6 +74,11 @@ def console(min_width: int = 0) -> Console:
     """Return standard output, wide enough for tables when it goes to a file or a pipe."""
     console = Console()
     return console if console.is_terminal else Console(width=max(_PLAIN_WIDTH, min_width))
+
+
+def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
+    """Return a function that shows the progress of a part of the work, from 0 to 1, as progress of the whole."""
+    return lambda done, what: show(begin + (end - begin) * done, named + what)
 
 
 class Display:

@@ -13,7 +13,7 @@ from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.stackable_layers import Linear
 from models.tangent.jacobian import Weights
-from models.tangent.kernel import GIB, TangentOptions, exact_or, mean_ntk
+from models.tangent.kernel import GIB, TangentOptions, mean_ntk, unless_cheap
 from models.tangent.projection import Projection
 
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
@@ -65,8 +65,8 @@ class EmpiricalNtk(KernelModel):
         network = network.to(x.device).eval()
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
-        sampled = Projection("coordinates", _COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
-        projection = exact_or(sampled, network, weights, x, mean_of_outputs=True)
+        sampled = Projection(_COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
+        projection = unless_cheap(sampled, network, weights, x, mean_of_outputs=True)
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)
         some = x[:: math.ceil(len(x) / _AVERAGED)]
@@ -86,14 +86,14 @@ class TangentKernel:
     Attributes:
         network: in evaluation mode.
         weights, scales: w_p and s_p by parameter name.
-        projection: of gradients of parameters outside fully connected layers.
+        projection: of gradients of parameters outside fully connected layers; None keeps all.
         size: divisor that makes K(x, x) 1 on average.
     """
 
     network: nn.Module
     weights: Weights
     scales: Mapping[str, float]
-    projection: Projection
+    projection: Projection | None
     size: float = 1.0
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:

@@ -14,14 +14,13 @@ from torch import Tensor
 from conf import Options
 from conf.check import keyword_only
 from conf.target_class import Target, check_target
+from erasure.progress import Show, part_of
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.retraining import train_on_each
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
-
-Show = Callable[[float, str], None]  # fraction done, and the current task
 
 
 class Curve(NamedTuple):
@@ -75,11 +74,6 @@ def remaining(order: Tensor, removed: float) -> Tensor:
     left = torch.ones(len(order), dtype=torch.bool)
     left[order[: round(removed * len(order))]] = False
     return left
-
-
-def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
-    """Progress of a part of the work, from 0 to 1, as progress of the whole."""
-    return lambda done, what: show(begin + (end - begin) * done, named + what)
 
 
 def require_possible(examples: Examples) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from conf import Options
 from conf.target_class import Target
@@ -25,7 +24,7 @@ from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting,
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, subgroups_of
 from sample_info.trained_weights import TrainedWeights
-from sample_info.training_problem import TrainingProblem, decisions, initial_weights
+from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
 from train.device_images import to_device
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class Examples:
     @property
     def num_outputs(self) -> int:
         """One for two classes, else one per class."""
-        return k if (k := len(self.dataset.class_names)) > 2 else 1
+        return outputs_for(len(self.dataset.class_names))
 
     @property
     def described(self) -> dict[str, Any]:
@@ -101,7 +100,7 @@ class Examples:
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return training targets [n, k] float64 for labels [n]."""
-        return (one_hot(labels, self.num_outputs) if self.num_outputs > 1 else labels[:, None]).double()
+        return targets(labels, self.num_outputs)
 
     def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
         """Return the training problem for a seed; every purpose has another initialisation."""
@@ -116,6 +115,8 @@ class Examples:
             seed=seed,
             batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
+            kernel=settings.kernel,
+            held_out_y=self.targets(self.held_out_labels) if settings.pairwise else None,
         )
 
     def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:

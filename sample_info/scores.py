@@ -1,29 +1,50 @@
-"""`unique_information`: how much each example tells a network that the others do not, for any network, in Python."""
+"""Scores of single examples: how much each tells a network that the others do not (Harutyunyan et al. 2021).
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+`unique_information` scores the examples of any network in Python. It and `python -m sample_info`
+(`sample_info.scoring`) both call `score_examples`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import torch
-from torch.nn.functional import one_hot
+from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
+from erasure import progress
 from erasure.dataset import LabelledImages
 from erasure.inputs import require_same_columns, require_same_rows
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
+from harness.run_directory import Tensors
 from models.kernel import KernelModel
-from models.tangent.kernel import exact_or
-from models.tangent.projection import Projection
-from sample_info.leave_one_out_effects import Effects, functional_information, weight_information
+from models.tangent.kernel import Kernels
+from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
+from sample_info.leave_one_out_effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.settings import KernelSettings, TrainingSettings
-from sample_info.training_problem import TrainingProblem, decisions, initial_weights
-from train.examples_in_memory import as_images, class_positions, on_device, predictor, require_seeds
-from train.randomness import generator
+from sample_info.linearized.sgd_steady_state import sgd_information
+from sample_info.linearized.trained_path import along_trained_path
+from sample_info.settings import KernelSettings, SampleInfoSettings, TrainingSettings
+from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
+from train.examples_in_memory import (
+    as_images,
+    class_positions,
+    on_device,
+    other_examples,
+    predictor,
+    require_seeds,
+)
+
+_WORTH_SAVING_S = 10.0  # a kernel that takes longer is stored
+_KERNEL = 0.5  # of the time for one output; leaving out costs the cube of the outputs, the kernel their square
+
+_REFITTED = 16  # examples per stored block where the data are refitted without each
+
+OnEffects = Callable[[Tensor, Tensor, Any], object]  # losses are None where held-out labels are unknown
 
 
 def unique_information(
@@ -32,14 +53,18 @@ def unique_information(
     y: Any,
     held_out: Any,
     *,
+    held_out_y: Any = None,
     seeds: int | Sequence[int] = 1,
     sigma: float = 1.0,
+    sgd_batch_size: int | None = None,
+    error_estimate: bool = False,
+    pairwise: bool = False,
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
     batch_size: int = 64,
     memory_gib: float = 1.0,
     device: str = "auto",
-    on_progress: Callable[[float, str], object] = lambda *_: None,
+    on_progress: progress.Show = lambda *_: None,
 ) -> pd.DataFrame:
     """Score how much each example tells a network that the others do not (Harutyunyan et al. 2021).
 
@@ -51,9 +76,13 @@ def unique_information(
             returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        held_out: inputs like x on which predictions are compared; standardised as x is.
+        held_out: inputs like x, [m, ...], on which predictions are compared; standardised as x is.
+        held_out_y: classes [m] of held-out inputs, for signed effects on their losses.
         seeds: number of seeds, or the seeds; each has initial weights of its own.
         sigma: noise that scores are relative to, on outputs (F-SI) and on weights (SI).
+        sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
+        error_estimate: whether to estimate each score's error from one training of the network itself.
+        pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
             random readout. A module of yours keeps the readout that it draws.
         kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
@@ -63,92 +92,255 @@ def unique_information(
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Returns:
-        A row per seed and example: `seed`, `example` (its place, or its index in a frame), `label`; `f_si_nats` and
-        `si_nats` (equations 8 and 5), `weight_change` ‖w - w_-i‖² and `prediction_change`, the mean over held-out
-        inputs of ‖f(x) - f_-i(x)‖²; `left_out_correct`: whether the network trained without the example finds its
-        label.
+        A row per seed and example: `seed`, `example` (its place, or its index in a frame), `label`, and the columns of
+        scores.csv. `f_si_nats` and `si_nats` are the scores (equations 8 and 5), `weight_change` ‖w - w_-i‖² and
+        `prediction_change`, the mean over held-out inputs of ‖f(x) - f_-i(x)‖², their numerators.
+        `left_out_label` is what the network trained without the example predicts for it, `left_out_correct` whether
+        that is its label.
+
+        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `error_estimate` adds `f_si_error_factor` and
+        `si_error_factor`, by which a score may be wrong either way, `f_si_believable` and `si_believable`, where that
+        is less than two, and the changes along the trained path. `pairwise` adds `output_effects`, an array [m, k] of
+        f(x) - f_-i(x) in each row, and with `held_out_y` `loss_effects`, [m], below zero where the example helps. Their
+        memory is that of n m k numbers per seed.
 
     Raises:
         ValueError: a value that is refused; says what is allowed.
     """
     require_same_rows(x, y)
     require_same_columns(x, held_out, "held_out")
-    if batch_size < 1 or not memory_gib > 0:
-        raise ValueError(f"batch_size={batch_size}, memory_gib={memory_gib}: both must be positive")
-    if not sigma > 0:
-        raise ValueError(f"sigma={sigma}: must be a positive number")
     z, classes = class_positions(y)
-    images, outputs = as_images(x, len(z)), len(classes) if len(classes) > 2 else 1
-    others = as_images(held_out, len(held_out), "held_out")
-    if others.shape[1:] != images.shape[1:]:
+    images, outputs = as_images(x, len(z)), outputs_for(len(classes))
+    if held_out_y is None:
+        others = LabelledImages(as_images(held_out, len(held_out), "held_out"), torch.zeros(len(held_out)).long())
+    elif pairwise:
+        others = other_examples((held_out, held_out_y), images, classes, "held_out")
+    else:
+        raise ValueError("held_out_y has no effect with pairwise=False: pass pairwise=True, or leave it out")
+    if others.images.shape[1:] != images.shape[1:]:
         raise ValueError(
-            f"held_out has examples {list(others.shape[1:])}, but x has {list(images.shape[1:])}: give equal shapes"
+            f"held_out has examples {list(others.images.shape[1:])}, but x has {list(images.shape[1:])}: "
+            "give equal shapes"
         )
-    options = preset("sample_info", "default")
     network = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), outputs)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
-    if training is None:
-        own = {} if hasattr(network, "readout") else {"readout_gain": None}
-        training = check("training.", options["training"] | own, TrainingSettings)
-    kernel = check("kernel.", options["kernel"], KernelSettings) if kernel is None else kernel
+    options = preset("sample_info", "default")
+    descent = {} if hasattr(network, "readout") else {"readout_gain": None}
+    groups = {
+        "training": options["training"] | descent if training is None else asdict(training),
+        "kernel": options["kernel"] if kernel is None else asdict(kernel),
+    }
+    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
+    single |= {"batch_size": batch_size, "memory_gib": memory_gib}
+    settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
-    parts = {"train": LabelledImages(images, z), "held_out": LabelledImages(others, torch.zeros(len(others)))}
+    parts = {"train": LabelledImages(images, z), "held_out": others}
     data = on_device(parts, where, crop_padding=0.0, flip=False)
     network = network.to(where).eval()
     given = getattr(network, "given", None)
-    labels = data["train"].labels
-    targets = one_hot(labels, outputs) if outputs > 1 else labels[:, None]
     frames, seeds = [], require_seeds(seeds)
     if given is not None and len(seeds) > 1:
         raise ValueError(
             f"seeds={[*seeds]}: a module has one set of weights; pass a function that makes it, or seeds=1"
         )
     for s, seed in enumerate(seeds):
-        on_progress(s / len(seeds), f"seed {seed}")
         problem = TrainingProblem(
             model=network,
-            weights=initial_weights(network, seed, training.readout_gain)
+            weights=initial_weights(network, seed, settings.training.readout_gain)
             if given is None
             else {name: weight.to(where) for name, weight in given.items()},
             x=data["train"].images,
-            y=targets.double(),
+            y=targets(data["train"].labels, outputs),
             held_out=data["held_out"].images,
-            descent=training,
+            descent=settings.training,
             seed=seed,
-            batch_size=batch_size,
-            memory_bytes=memory_gib * 2**30,
+            batch_size=settings.batch_size,
+            memory_bytes=settings.memory_bytes,
+            kernel=settings.kernel,
+            held_out_y=None if held_out_y is None else targets(data["held_out"].labels, outputs),
         )
+        signed: dict[str, list[Tensor]] = {}
+
+        def note(_: Tensor, effects: Tensor, losses: Tensor | None, signed: dict[str, list[Tensor]] = signed) -> None:
+            signed.setdefault("output_effects", []).extend(effects.cpu())
+            if losses is not None:
+                signed.setdefault("loss_effects", []).extend(losses.cpu())
+
+        show = progress.part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
         with threads_for((len(z) * outputs) ** 3):
-            scored = _scored(problem, kernel, sigma)
-        frames.append(scored.assign(seed=seed, label=list(classes[z.numpy()])))
-        frames[-1].insert(0, "example", x.index if hasattr(x, "iloc") else range(len(z)))
-    frame = pd.concat(frames, ignore_index=True)
-    first = ["seed", "example", "label"]
-    return frame[first + [name for name in frame if name not in first]]
+            _, scores = score_examples(problem, settings, on_effects=note if pairwise else ignored, on_progress=show)
+        places, labels = x.index if hasattr(x, "iloc") else range(len(z)), list(classes[z.numpy()])
+        columns: dict[str, Any] = {name: values.numpy() for name, values in scores.columns().items()}
+        columns["left_out_label"] = list(classes[columns["left_out_label"]])
+        columns |= {name: [one.numpy() for one in values] for name, values in signed.items()}
+        frames.append(pd.DataFrame({"seed": seed, "example": places, "label": labels, **columns}))
+    return pd.concat(frames, ignore_index=True)
 
 
-def _scored(problem: TrainingProblem, kernel: KernelSettings, sigma: float) -> pd.DataFrame:
-    """Return the scores of one seed's examples."""
-    linearized = LinearizedNetwork(problem, problem.kernels(projection_of(kernel, problem)))
-    blocks = linearized.dynamics.blocks(problem.memory_bytes, len(problem.held_out))
-    effects, without = zip(*map(linearized.left_out, blocks), strict=True)
-    changes = Effects.joined(effects).changes
-    return pd.DataFrame(
-        {
-            "f_si_nats": functional_information(changes, sigma),
-            "si_nats": weight_information(changes, sigma),
-            "weight_change": changes.weight,
-            "prediction_change": changes.prediction,
-            "left_out_correct": decisions(torch.cat(without)).cpu() == decisions(problem.y).cpu(),
+class Steps(Protocol):
+    """Returns what a function computes, or what it computed in an earlier, interrupted attempt."""
+
+    def __call__(self, name: str, compute: Callable[[], Tensors], /, *, worth_s: float = 0.0) -> Tensors: ...
+
+
+def computed(_: str, compute: Callable[[], Tensors], **__: object) -> Tensors:
+    """Compute a step, and store nothing."""
+    return compute()
+
+
+def ignored(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """One seed's scores, [n] each, on the CPU."""
+
+    changes: Changes
+    scores: Mapping[str, Tensor]  # in nats, by name with its unit
+    left_out_label: Tensor  # the label that the network trained without an example predicts for it
+    left_out_correct: Tensor  # whether it is the label that the example was given
+    references: Mapping[str, Changes]  # changes by other methods, by name
+    how: dict[str, str | float]  # what was computed
+
+    @property
+    def error_estimates(self) -> dict[str, EstimatedErrors]:
+        """Error estimates by name of the score; empty where they were not asked for."""
+        path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
+        if path is None:
+            return {}
+        attributes = {"f_si": "prediction", "si": "weight"}
+        methods = (self.changes, path) if truth is None else (self.changes, path, truth)
+        return {
+            name: EstimatedErrors(*(getattr(one, attribute) for one in methods))
+            for name, attribute in attributes.items()
         }
+
+    def columns(self) -> dict[str, Tensor]:
+        """Return the numbers per example by name, [n] each; units in the names."""
+        named = {"weight_change": self.changes.weight, "prediction_change": self.changes.prediction, **self.scores}
+        named |= {"left_out_correct": self.left_out_correct, "left_out_label": self.left_out_label}
+        for name, changes in self.references.items():
+            prefix = name.replace(" ", "_")
+            named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
+        for name, estimate in self.error_estimates.items():
+            named |= {f"{name}_error_factor": estimate.factor, f"{name}_believable": estimate.believable}
+        return named
+
+
+def score_examples(
+    problem: TrainingProblem,
+    settings: SampleInfoSettings,
+    *,
+    steps: Steps = computed,
+    on_effects: OnEffects = ignored,
+    on_progress: progress.Show = ignored,
+    refitted: Callable[[int], TrainingProblem] | None = None,
+) -> tuple[LinearizedNetwork, Scores]:
+    """Linearise the network at its weights, leave out each example, and score it.
+
+    Args:
+        problem: the training.
+        settings: which scores, and the noise that they are relative to.
+        steps: stores the kernel, the effects of each block of examples, and the changes along the trained path.
+        on_effects: called with the positions of a block of examples [b], and the signed effects of leaving each out on
+            held-out outputs [b, m, k] and losses [b, m]; not for a block that `steps` had stored.
+        on_progress: called with the share done, from 0 to 1, and the current task.
+        refitted: returns the problem whose data were erased without an example; by default all share their data.
+
+    Raises:
+        ValueError: a training that diverges.
+    """
+    on_progress(0.0, "kernel")
+    network = _linearized(problem, steps)
+    begin, end = _KERNEL / problem.y.shape[1], 0.9 if settings.error_estimate else 1.0
+    leaving = progress.part_of(on_progress, begin, end)
+    changes, without = _left_out(network, steps, on_effects, leaving, refitted)
+    dynamics = network.dynamics
+    scores = {
+        "f_si_nats": functional_information(changes, settings.sigma),
+        "si_nats": weight_information(changes, settings.sigma),
+    }
+    how = {"kernel": network.kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
+    if settings.sgd_batch_size is not None:
+        on_progress(end, "steady state of SGD")
+        sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
+        scores["si_sgd_nats"] = sgd.cpu()
+        how["sgd_directions_floored"] = floored
+    references = {}
+    if settings.error_estimate:
+        show = progress.part_of(on_progress, end, 1)
+
+        def along_path() -> Tensors:
+            return Tensors(vars(along_trained_path(network, lambda done: show(done, "trained path"))))
+
+        references[TRAINED_PATH] = Changes(**steps(f"path-{problem.seed}", along_path).tensors)
+    predicted, given = decisions(without), decisions(problem.y).cpu()
+    return network, Scores(
+        changes=changes,
+        scores=scores,
+        left_out_label=predicted,
+        left_out_correct=predicted == given,
+        references=references,
+        how=how,
     )
 
 
-def projection_of(settings: KernelSettings, problem: TrainingProblem) -> Projection:
-    """Return the projection of the tangent kernel that the settings ask for."""
-    kind = "coordinates" if settings.projection == "auto" else settings.projection
-    projection = Projection(kind, settings.size, functools.partial(generator, problem.seed, "projection", kind))
-    if settings.projection == "auto":
-        return exact_or(projection, problem.model, problem.weights, problem.x, mean_of_outputs=False)
-    return projection
+def _linearized(problem: TrainingProblem, steps: Steps = computed) -> LinearizedNetwork:
+    """Linearise the network; a kernel that takes long is stored."""
+
+    def compute() -> Tensors:
+        kernels = problem.kernels()
+        return Tensors({"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
+
+    stored = steps(f"kernel-{problem.seed}", compute, worth_s=_WORTH_SAVING_S)
+    train, held_out = (stored.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
+    return LinearizedNetwork(problem, Kernels(train, held_out, stored.values["how"]))
+
+
+def left_out_blocks(network: LinearizedNetwork, refitted: object) -> Sequence[Tensor]:
+    """Split the examples into blocks that are stored together: as memory allows, or few where each is refitted."""
+    return network.blocks() if refitted is None else torch.arange(len(network.problem.x)).split(_REFITTED)
+
+
+def _left_out(
+    network: LinearizedNetwork,
+    steps: Steps,
+    on_effects: OnEffects,
+    show: progress.Show,
+    refitted: Callable[[int], TrainingProblem] | None,
+) -> tuple[Changes, Tensor]:
+    """Compute leave-one-out changes, and f_-i(x_i) [n, k], block by block."""
+    show(0.0, "leaving out: preparation")
+    blocks, seed = left_out_blocks(network, refitted), network.problem.seed
+    show = progress.part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
+    stored = []
+    for j, block in enumerate(blocks):
+
+        def compute(block: Tensor = block) -> Tensors:
+            parts = [_without(network, block)]
+            if refitted is not None:
+                parts = [_without(_linearized(refitted(int(i))), i) for i in block.split(1)]
+            joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            on_effects(block, joined.pop("outputs"), joined.pop("losses", None))
+            return Tensors({name: values.cpu() for name, values in joined.items()})
+
+        named = f"leaving out, block {j + 1} of {len(blocks)}"
+        inside = progress.part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
+        inside(0.0, "")
+        with progress.on_progress(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
+            stored.append(steps(f"left-out-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
+    weight, prediction, without = (
+        torch.cat([part[name] for part in stored]) for name in ("weight", "prediction", "without")
+    )
+    return Changes(weight, prediction), without
+
+
+def _without(network: LinearizedNetwork, examples: Tensor) -> dict[str, Tensor]:
+    """Return the effects of leaving out each of some examples [b], by name, and f_-i(x_i) [b, k]."""
+    effects, without = network.left_out(examples)
+    named = {**vars(effects), "without": without}
+    if network.problem.held_out_y is not None:
+        named["losses"] = loss_effects(effects.outputs, network.trained_held_out, network.problem.held_out_y)
+    return named

@@ -11,7 +11,6 @@ from conf.check import AtLeast1, Fraction, Positive
 from conf.run_identity import later, unhashed
 from conf.schema import Config
 from conf.unread_options import no_effect
-from models.tangent.projection import Kind
 from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
@@ -98,7 +97,7 @@ class SummarySettings:
 class KernelSettings:
     """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.projection.Projection`."""
 
-    projection: Literal["auto"] | Kind
+    projection: Literal["auto", "exact", "coordinates"]
     size: AtLeast1
 
 
@@ -183,7 +182,7 @@ class SampleInfoConfig(Config):
             "kernel.size": (
                 settings.kernel.projection != "exact",
                 "kernel.projection=exact",
-                "kernel.projection=random",
+                "kernel.projection=coordinates",
             ),
         }
         unread = {

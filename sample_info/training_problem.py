@@ -1,18 +1,23 @@
 """Training from one initialisation: its weights, inputs and targets."""
 
+import functools
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from models.classifier import Classifier
 from models.stackable_layers import Linear
 from models.tangent.jacobian import Weights, network_outputs
-from models.tangent.kernel import Kernels, TangentOptions, ntk
-from models.tangent.projection import EXACT, Projection
+from models.tangent.kernel import Kernels, TangentOptions, ntk, unless_cheap
+from models.tangent.projection import Projection
 from sample_info.linearized.descent import LinearizedDescent
+from sample_info.settings import KernelSettings
 from sample_info.trained_weights import TrainedWeights
 from sample_info.trainings_by_example_weight import GradientDescent
 from train.randomness import generator
+
+EXACT_KERNEL = KernelSettings(projection="exact", size=1)  # the size has no effect
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,19 @@ class TrainingProblem:
     seed: int  # of the initialisation
     batch_size: int  # examples per backward pass
     memory_bytes: float  # for intermediate results
+    kernel: KernelSettings = EXACT_KERNEL
+    held_out_y: Tensor | None = None  # targets [m, k] of the held-out inputs, for effects on their losses
 
     def outputs(self, x: Tensor) -> Tensor:
         """f(x) at the weights, [n, k] float64."""
         return network_outputs(self.model, self.weights, x, batch_size=self.batch_size)
 
-    def kernels(self, projection: Projection = EXACT) -> Kernels:
+    def kernels(self) -> Kernels:
         """Tangent kernels at the weights."""
+        draws = functools.partial(generator, self.seed, "projection", "coordinates")
+        projection = None if self.kernel.projection == "exact" else Projection(self.kernel.size, draws)
+        if projection is not None and self.kernel.projection == "auto":
+            projection = unless_cheap(projection, self.model, self.weights, self.x, mean_of_outputs=False)
         settings = TangentOptions(projection=projection, batch_size=self.batch_size, memory_bytes=self.memory_bytes)
         return ntk(self.model, self.weights, self.x, self.held_out, settings)
 
@@ -74,6 +85,16 @@ def initial_weights(
             )
         readout.reset_parameters(draws, gain=readout_gain)
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def outputs_for(num_classes: int) -> int:
+    """Return the number of outputs: one for two classes, else one per class."""
+    return num_classes if num_classes > 2 else 1
+
+
+def targets(labels: Tensor, outputs: int) -> Tensor:
+    """Return training targets [n, k] float64 for labels [n] and k outputs."""
+    return (one_hot(labels, outputs) if outputs > 1 else labels[:, None]).double()
 
 
 def decisions(outputs: Tensor) -> Tensor:

@@ -66,11 +66,11 @@ class GradientDescent:
         options["stackable"] = model.stackable
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
-    def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
+    def train(self, example_weights: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
         """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves one out."""
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
-    def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
+    def train_on(self, parts: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
         """Train as `train`, each of S members on the examples at its positions, [S, b].
 
         Unlike examples of weight 0, examples left out are not computed; and batched products of separate inputs are
@@ -84,7 +84,7 @@ class GradientDescent:
         x: Tensor,
         y: Tensor,
         c: Tensor,
-        progress: Callable[[int], None],
+        progress: Callable[[int], object],
         note: Callable[[Tensor], object] = lambda _: None,
     ) -> Weights:
         """Train on inputs shared by the members, [n, ...], or separate, [S, b, ...], with weights c [S, b, 1].
@@ -115,7 +115,7 @@ class GradientDescent:
         """Return the final weights of the training on all examples."""
         return self.trained_path()[0]
 
-    def trained_path(self, progress: Callable[[int], None] = lambda _: None) -> tuple[Weights, Tensor]:
+    def trained_path(self, progress: Callable[[int], object] = lambda _: None) -> tuple[Weights, Tensor]:
         """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
         residuals = self.y.new_empty(self.steps, *self.y.shape)
         rows = iter(residuals)

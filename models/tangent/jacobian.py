@@ -1,4 +1,4 @@
-"""Per-example gradients of a network's outputs with respect to its weights: exact, or a seeded sketch of them.
+"""Per-example gradients of a network's outputs with respect to its weights: all of them, or a seeded sample.
 
 Everything is computed in float64, so that neither the batch size nor the order of sums shows in a score.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from models.tangent.projection import EXACT, Layer, layers_of
+from models.tangent.projection import Layer, layers_of
 
 Weights = dict[str, Tensor]  # parameter name -> values
 Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
@@ -24,7 +24,7 @@ def jacobian(
     size does not show in the result.
     """
     if layers is None:
-        layers = layers_of(weights, EXACT)
+        layers = layers_of(weights)
     fixed = in_double(model, weights)
     moving = {layer.name: fixed.pop(layer.name) for layer in layers if layer.name in fixed}
 

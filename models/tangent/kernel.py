@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from models.stackable_layers import Linear
 from models.tangent.jacobian import Weights, in_double, jacobian
-from models.tangent.projection import EXACT, Layer, Projection, layers_of
+from models.tangent.projection import Layer, Projection, layers_of
 
 GIB = 2**30
 _FEW_PARAMETERS = 200_000
@@ -38,16 +38,16 @@ def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
     return {name: weight for name, weight in weights.items() if name not in owned}
 
 
-def exact_or(
-    sampled: Projection, model: nn.Module, weights: Weights, x: Tensor, *, mean_of_outputs: bool
-) -> Projection:
-    """Choose exact gradients where `sampled` would sample tensors of no more than 200,000 values in all.
+def unless_cheap(
+    projection: Projection, model: nn.Module, weights: Weights, x: Tensor, *, mean_of_outputs: bool
+) -> Projection | None:
+    """Return the projection, or None for exact gradients if it would sample no more than 200,000 values in all.
 
     `mean_ntk` samples the tensors outside fully connected layers; `ntk` samples all tensors if there are such.
     """
     outside = unconnected(weights, connected(model, weights, x))
     to_sample = outside if mean_of_outputs or not outside else weights
-    return EXACT if sum(weight.numel() for weight in to_sample.values()) <= _FEW_PARAMETERS else sampled
+    return None if sum(weight.numel() for weight in to_sample.values()) <= _FEW_PARAMETERS else projection
 
 
 @contextmanager
@@ -109,12 +109,12 @@ class TangentOptions:
     """Options of the computation of tangent kernels.
 
     Attributes:
-        projection: of the gradients of parameters that are not in fully connected layers; of all where it is not exact.
+        projection: of the gradients; by default they are exact.
         batch_size: examples at a time; without effect on the result.
         memory_bytes: for a group's Jacobian, besides the kernels themselves; without effect on the result.
     """
 
-    projection: Projection = EXACT
+    projection: Projection | None = None
     batch_size: int = 64
     memory_bytes: float = GIB
 
@@ -157,7 +157,7 @@ def ntk(
     everything, n = torch.cat([x, held_out]), len(x)
     k = _outputs(model, x)
     kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
-    products = connected(model, weights, x) if projection.kind == "exact" else {}
+    products = connected(model, weights, x) if projection is None else {}
     for layer in products.values():
         h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=settings.batch_size)
         bias = getattr(layer, "bias", None) is not None
@@ -167,7 +167,8 @@ def ntk(
         kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
     parameters = sum(weight.numel() for weight in weights.values())
     used = parameters - sum(layer.parameters - layer.columns for layer in layers)
-    how = f"{projection.kind}, {used:,} of {parameters:,} numbers" if layers else "product form"
+    kind = "exact" if projection is None else "coordinates"
+    how = f"{kind}, {used:,} of {parameters:,} numbers" if layers else "product form"
     train = kernel[: n * k]
     return Kernels(torch.add(train, train.T).mul_(0.5), kernel[n * k :], how)
 

@@ -49,6 +49,10 @@ class LinearizedNetwork:
         """Outputs on the held-out inputs after training on all examples, [m, k]."""
         return self.dynamics.predictions(self.initial_held_out, self.kernels.held_out)
 
+    def blocks(self) -> list[Tensor]:
+        """Split the positions of the n examples into blocks whose effects fit into memory."""
+        return self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
+
     def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
         """Return the effects of leaving out each of a block of examples [b], and f_-i(x_i), [b, k]."""
         effects, on_themselves = self.dynamics.effects(block, self.kernels.held_out)
@@ -56,8 +60,7 @@ class LinearizedNetwork:
 
     def all_left_out(self) -> Effects:
         """Return the effects of leaving out each of the n examples."""
-        blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
-        return Effects.joined(self.left_out(block)[0] for block in blocks)
+        return Effects.joined(self.left_out(block)[0] for block in self.blocks())
 
     def thinned(self, removed: int) -> Self:
         """Return the network with every example at its mean weight over subsets that lack `removed` of n examples.

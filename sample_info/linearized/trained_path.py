@@ -10,35 +10,29 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from models.tangent.kernel import Kernels
 from sample_info.leave_one_out_effects import Changes, Effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.training_problem import TrainingProblem
 
 _AT_ONCE = 64  # systems per block: their state stays in CPU caches
 
 
-def along_trained_path(
-    network: LinearizedNetwork,
-    kernels_of: Callable[[TrainingProblem], Kernels],
-    progress: Callable[[float], None] = lambda _: None,
-) -> Changes:
-    """Return leave-one-out changes; `kernels_of` computes the kernels at the trained weights.
+def along_trained_path(network: LinearizedNetwork, progress: Callable[[float], object] = lambda _: None) -> Changes:
+    """Train the network once, and return leave-one-out changes.
 
     Raises:
         ValueError: the training of the network diverges.
     """
     problem, k = network.problem, network.problem.y.shape[1]
     weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))
-    begin, end = network.kernels, kernels_of(replace(problem, weights=weights))
+    begin, end = network.kernels, replace(problem, weights=weights).kernels()
     kernel, held_out = (begin.train + end.train) / 2, (begin.held_out + end.held_out) / 2
     columns = differences_along(kernel, residuals, problem.descent, lambda done: progress(0.5 + 0.5 * done))
     return Effects.along(columns, kernel, held_out, k).changes
 
 
 def differences_along(
-    kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], None] = lambda _: None
+    kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], object] = lambda _: None
 ) -> Tensor:
     """Compute coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
 

@@ -17,7 +17,7 @@ from sample_info.leave_one_out_effects import Effects
 from sample_info.references.influence_and_cosine import cosine, influence
 from sample_info.references.retraining import trained_without
 from sample_info.settings import ReferenceSettings
-from sample_info.training_problem import TrainingProblem
+from sample_info.training_problem import EXACT_KERNEL, TrainingProblem
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ReferenceInputs:
 
     @cached_property
     def trained(self) -> TrainingProblem:
-        return replace(self.problem, weights=self.problem.training.trained())
+        return replace(self.problem, weights=self.problem.training.trained(), kernel=EXACT_KERNEL)
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -45,7 +45,7 @@ def retrained_stacks(
     members = descent.members_at_once(memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
 
-    def progress(before: int, members: int) -> Callable[[int], None]:
+    def progress(before: int, members: int) -> Callable[[int], object]:
         whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
         return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
 
@@ -73,7 +73,9 @@ def retrained_stacks(
             yield stack
 
 
-def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+def train_on_each(
+    problem: TrainingProblem, left: Tensor, progress: Callable[[float], object] = lambda _: None
+) -> Tensor:
     """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
     The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] are the masks of the subsets, all of
@@ -106,18 +108,15 @@ def positions(mask: Tensor) -> Tensor:
 
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
     """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
-    parts = ("weight", "prediction", "outputs")
 
     def step(begun: int, train: Callable[[], Effects]) -> Effects:
-        stored = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
-        return Effects(*(stored.tensors[part] for part in parts))
+        return Effects(**run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train()))).tensors)
 
     options = {
         "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
         "memory_bytes": int(problem.memory_bytes),
     }
-    stacks = [*retrained_stacks(problem.training, problem.held_out, sets, **options, step=step)]
-    return Effects(*(torch.cat([getattr(stack, part) for stack in stacks]) for part in parts))
+    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, **options, step=step))
 
 
 def halves(n: int, count: int) -> Tensor:

@@ -16,53 +16,26 @@ from harness.logger import Logger
 from harness.results.table import csv_cell
 from harness.sample_info_fields import Attribution, Information
 from sample_info.data_summarization import Curve
-from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
-from sample_info.leave_one_out_effects import Changes
 from sample_info.scored_examples import Examples
+from sample_info.scores import Scores
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Scored:
-    """One seed's scores, [n] each, on the CPU, and what goes with them."""
+@dataclass(frozen=True, kw_only=True)
+class Scored(Scores):
+    """One seed's scores, and the rest that a run measures."""
 
     seed: int
-    changes: Changes
-    scores: Mapping[str, Tensor]
-    references: Mapping[str, Changes]
-    how: dict[str, str | float]
-    left_out_correct: Tensor  # whether the network trained without an example finds the label that it was given
-    left_out_label: Tensor  # the label that this network predicts
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
     attribution: Mapping[str, Attribution]  # of no method where none was judged
 
-    @property
-    def error_estimates(self) -> dict[str, EstimatedErrors]:
-        """Error estimates by name of the score; empty where they were not asked for."""
-        path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
-        if path is None:
-            return {}
-        attributes = {"f_si": "prediction", "si": "weight"}
-        methods = (self.changes, path) if truth is None else (self.changes, path, truth)
-        return {
-            name: EstimatedErrors(*(getattr(one, attribute) for one in methods))
-            for name, attribute in attributes.items()
-        }
 
-
-def columns(scored: Scored) -> dict[str, Tensor]:
-    """Return a seed's numbers per example by name, [n] each; units in the names."""
-    named = {"weight_change": scored.changes.weight, "prediction_change": scored.changes.prediction, **scored.scores}
-    named |= {"left_out_correct": scored.left_out_correct.long(), "left_out_label": scored.left_out_label}
-    for name, changes in scored.references.items():
-        prefix = name.replace(" ", "_")
-        named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
-    for name, estimate in scored.error_estimates.items():
-        named |= {f"{name}_error_factor": estimate.factor, f"{name}_believable": estimate.believable.long()}
-    return named
+def columns(scored: Scores) -> dict[str, Tensor]:
+    """Return a seed's numbers per example as files hold them: 0 and 1 for false and true."""
+    return {name: one.long() if one.dtype == torch.bool else one for name, one in scored.columns().items()}
 
 
 def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:

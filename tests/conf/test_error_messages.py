@@ -179,7 +179,7 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
 
 
 ALTERNATIVES = {
-    "kernel.projection=x": "must be 'auto' or 'exact', 'coordinates' or 'random'",
+    "kernel.projection=x": "must be 'auto', 'exact' or 'coordinates'",
     "training.steps=x": "must be a number or 'converged'",
     "classes=x": "must be 'all' or a list: write \"sample_info.classes=[x]\", with commas between several values",
     "data.eraser_fit=x": "must be 'auto' or 'disjoint', 'refit' or 'scored'",

@@ -1,5 +1,6 @@
 """Unique information in Python: the command's numbers, any network, and leaving out by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from harness.job import Job, split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
+from sample_info.pairwise_files import read_pairwise
 from sample_info.settings import SampleInfoConfig, TrainingSettings
 from sample_info.training_problem import initial_weights
 
@@ -29,6 +31,8 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     np.savez(tmp_path / "vectors.npz", x=X, y=y)
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "eraser=control", "sample_info.classes=all"]
     words += ["seeds=[2,3]", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", "logger.mode=disabled"]
+    words += ["sample_info.error_estimate=true", "sample_info.pairwise=true", "sample_info.sgd_batch_size=4"]
+    words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
     result = COMMAND.execution(config).carry_out()
     assert result is not None
@@ -37,16 +41,61 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
         name: part.images.numpy() for name, part in split_positions(Job.from_config("sample_info", config)).items()
     }
     train, test = where["train"], where["test"]
-    options: Any = {"seeds": [2, 3]}
-    frame = unique_information({"name": "mlp", "width": 16}, X[train], y[train], X[test], **options)
+    frame = unique_information(
+        {"name": "mlp", "width": 16}, X[train], y[train], X[test],
+        held_out_y=y[test], seeds=[2, 3], error_estimate=True, pairwise=True, sgd_batch_size=4,
+        training=TrainingSettings(learning_rate=1e-3, steps=100, weight_decay=0.5, readout_gain=1.0),
+    )  # fmt: skip
+    numbers = [*command.columns[command.columns.get_loc("weight_change") :]]
+    assert {"f_si_nats", "si_sgd_nats", "left_out_correct", "si_believable", "f_si_error_factor"} < {*numbers}
+    assert [*frame] == ["seed", "example", "label", *numbers, "output_effects", "loss_effects"]
     for seed, rows in command.groupby("seed"):
         mine = frame[frame["seed"] == seed].set_index("example")
         place = {position: i for i, position in enumerate(train)}
         mine = mine.loc[[place[index] for index in rows["index"]]]
         assert mine["label"].astype(str).tolist() == rows["class"].astype(str).tolist()
-        for name in ("f_si_nats", "si_nats", "weight_change", "prediction_change"):
-            assert mine[name].tolist() == rows[name].tolist(), name
-        assert mine["left_out_correct"].astype(int).tolist() == rows["left_out_correct"].tolist()
+        names = dict(zip(rows["label"], rows["class"].astype(str), strict=True))
+        assert mine["left_out_label"].astype(str).tolist() == [names[label] for label in rows["left_out_label"]]
+        for name in {*numbers} - {"left_out_label"}:
+            assert mine[name].tolist() == rows[name].tolist(), name  # True is 1
+        outputs, loss = read_pairwise(result.directory, int(str(seed)))
+        assert np.array_equal(np.stack([*mine["output_effects"]]), outputs.transpose(0, 1))
+        assert np.array_equal(np.stack([*mine["loss_effects"]]), loss.T)
+
+
+def test_signed_effects_are_differences_of_outputs_and_add_up_to_the_score() -> None:
+    """Each example lowers its own loss; without held-out labels there are no losses."""
+    training = TrainingSettings(learning_rate=0.01, steps=50, readout_gain=1.0)
+    options: dict[str, Any] = {"pairwise": True, "training": training}
+    frame = unique_information("mlp", X, TWO, X[:9], seeds=2, **options)
+    effects = np.stack([*frame["output_effects"]])
+    assert effects.shape == (140, 9, 1)
+    assert np.square(effects).mean((1, 2)) == pytest.approx(frame["prediction_change"].to_numpy())
+    assert "loss_effects" not in frame
+    labelled = unique_information("mlp", X, TWO, X[:9], held_out_y=TWO[:9], **options)
+    losses = np.stack([*labelled["loss_effects"]])
+    assert losses.shape == (70, 9)
+    assert (losses[np.arange(9), np.arange(9)] < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "gain"),
+    [
+        ({"name": "mlp", "width": 32, "parametrization": "standard"}, 1.0),
+        (lambda: nn.Sequential(nn.Linear(5, 32), nn.ReLU(), nn.Linear(32, 1)), None),
+    ],
+    ids=["by name", "any module"],
+)
+def test_errors_are_estimated_where_the_network_leaves_its_linearisation(model: Any, gain: float | None) -> None:
+    def estimated(rate: float) -> pd.DataFrame:
+        training = TrainingSettings(learning_rate=rate, steps=100, readout_gain=gain)
+        return unique_information(model, X[:30], TWO[:30], X[60:], error_estimate=True, training=training)
+
+    near, far = estimated(1e-5), estimated(0.05)  # the network follows its linearisation early in training
+    assert near["f_si_believable"].all()
+    assert near["f_si_error_factor"].median() < 1.05 < 1.15 < far["f_si_error_factor"].median()
+    assert not far["f_si_believable"].all()
+    assert far["f_si_believable"].equals(far["f_si_error_factor"] < 2)
 
 
 def test_scores_of_a_linear_network_are_those_of_leaving_out_by_hand() -> None:
@@ -119,6 +168,10 @@ def test_a_module_is_linearised_at_its_own_weights_and_left_as_it_was() -> None:
         ({"device": "gpu"}, "device=gpu: not a device"),
         ({"held_out": X[:, :3]}, "held_out has examples"),
         ({"sigma": 0.0}, "sigma=0.0"),
+        ({"held_out_y": TWO[:9]}, "held_out_y has no effect with pairwise=False"),
+        ({"held_out_y": ["maybe"] * 9, "pairwise": True}, "label 'maybe' is none of y's"),
+        ({"error_estimate": True, "training": replace(SHORT, steps="converged")}, "error_estimate=true.*step by step"),
+        ({"sgd_batch_size": 4}, "sgd_batch_size=4: needs a positive sample_info.training.weight_decay"),
         ({"model": "kernel"}, "no weights"),
         ({"model": nn.Linear(5, 2)}, r"1 outputs are needed.*return logits \[3, 1\]"),
         ({"y": X[:, 0]}, "integers or strings"),

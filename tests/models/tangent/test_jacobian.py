@@ -5,7 +5,6 @@ import torch
 from torch.func import functional_call
 
 from models.tangent.jacobian import in_double, jacobian, network_outputs
-from models.tangent.projection import Projection
 from tests.sample_info.networks import some_network
 
 
@@ -25,8 +24,6 @@ def test_weights_of_another_network_are_refused() -> None:
     net = some_network("linear")
     with pytest.raises(ValueError, match="readout.bias"):
         jacobian(net.model, {"readout.weight": net.weights["readout.weight"]}, net.x)
-    with pytest.raises(ValueError, match="projection_size=0"):
-        Projection("random", size=0)
 
 
 def test_values_in_double_are_copies() -> None:

@@ -9,15 +9,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian
-from models.tangent.kernel import TangentOptions, exact_or, mean_ntk, ntk
-from models.tangent.projection import EXACT, Projection
+from models.tangent.kernel import TangentOptions, mean_ntk, ntk, unless_cheap
+from models.tangent.projection import Projection
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator
 
 
-def seeded_projection(kind, size: int, seed: int = 0) -> Projection:
-    return Projection(kind, size, functools.partial(generator, seed, "projection", kind))
+def seeded_projection(size: int, seed: int = 0) -> Projection:
+    return Projection(size, functools.partial(generator, seed, "projection"))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -41,9 +41,9 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
-@pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
-def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
-    net, projection = some_network(name), seeded_projection(kind, size=300)
+@pytest.mark.parametrize("projection", [None, seeded_projection(size=300)], ids=["exact", "coordinates"])
+def test_kernels_depend_on_no_batch_or_block_size(name: str, projection: Projection | None) -> None:
+    net = some_network(name)
     whole = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection))
     memory = 8 * 10 * 10 * (20_000 if name == "convnextv2" else 250)  # of columns: several passes, layers are split
     small = TangentOptions(projection=projection, batch_size=4, memory_bytes=memory)
@@ -56,13 +56,12 @@ def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
     torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
-@pytest.mark.parametrize("kind", ["coordinates", "random"])
-def test_projected_kernels_are_right_on_average_and_seeded(kind) -> None:
+def test_projected_kernels_are_right_on_average_and_seeded() -> None:
     net = some_network("mlp-relu")
     exact = ntk(net.model, net.weights, net.x, net.held_out).train
 
     def projected(seed: int, size: int = 200):
-        projection = seeded_projection(kind, size=size, seed=seed)
+        projection = seeded_projection(size=size, seed=seed)
         return ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection)).train
 
     def error(kernel) -> float:
@@ -110,10 +109,10 @@ def test_gradients_are_exact_up_to_so_many_parameters(outside, inside, mean_of_o
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.connected(x) + sum(scale.sum() for scale in self.scales)
 
-    model, sampled = Scaled(), seeded_projection("coordinates", 300)
+    model, sampled = Scaled(), seeded_projection(300)
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
-    chosen = exact_or(sampled, model, weights, torch.zeros(2, inside), mean_of_outputs=mean_of_outputs)
-    assert chosen is (EXACT if exact else sampled)
+    chosen = unless_cheap(sampled, model, weights, torch.zeros(2, inside), mean_of_outputs=mean_of_outputs)
+    assert chosen is (None if exact else sampled)
 
 
 def test_a_kernel_takes_the_memory_it_was_given() -> None:

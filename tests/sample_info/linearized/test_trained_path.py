@@ -37,7 +37,7 @@ def methods(problem: TrainingProblem) -> tuple[Changes, Changes, Changes]:
     """At w_0, along the path, and by retraining."""
     network = LinearizedNetwork(problem, problem.kernels())
     truth = retrained(problem.training, problem.held_out)
-    return network.all_left_out().changes, along_trained_path(network, TrainingProblem.kernels), truth
+    return network.all_left_out().changes, along_trained_path(network), truth
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -71,17 +71,18 @@ def test_of_a_linear_network_both_are_equal_and_are_retraining(k: int) -> None:
 
 def test_a_kernel_that_grows_past_what_is_stable_stays_finite_as_the_network_does() -> None:
     problem = problem_of(PolynomialClassifier((1, 4, 4), 1), 1, rate=0.1, steps=300)
-    network = LinearizedNetwork(problem, problem.kernels())
 
-    def grown(problem: TrainingProblem) -> Kernels:
-        there = problem.kernels()
-        return Kernels(1000 * there.train, 1000 * there.held_out, there.how)
+    class Growing(TrainingProblem):
+        def kernels(self) -> Kernels:
+            there = super().kernels()
+            return Kernels(1000 * there.train, 1000 * there.held_out, there.how)
 
-    assert bool(along_trained_path(network, grown).weight.isfinite().all())
+    network = LinearizedNetwork(Growing(**vars(problem)), problem.kernels())
+    assert bool(along_trained_path(network).weight.isfinite().all())
 
 
 def test_a_network_that_diverges_says_so() -> None:
     problem = problem_of(gelu_mlp(3), 1, rate=50.0, steps=300)
     kernels = Kernels(torch.eye(20).double(), torch.zeros(9, 20).double(), "")  # under which nothing does
     with pytest.raises(ValueError, match="diverged"):
-        along_trained_path(LinearizedNetwork(problem, kernels), TrainingProblem.kernels)
+        along_trained_path(LinearizedNetwork(problem, kernels))

@@ -1,20 +1,22 @@
 """Columns of the files of a run's scores; tests/sample_info/test_command.py reads whole files."""
 
-from typing import Any
-
 import torch
 
 from sample_info.leave_one_out_effects import Changes
-from sample_info.report.save_scores import Scored, columns
+from sample_info.report.save_scores import columns
+from sample_info.scores import Scores
 
 
 def test_a_column_is_named_after_its_score_or_its_reference() -> None:
     ours, retrained = (Changes(torch.full((2,), i), torch.full((2,), i + 1.0)) for i in (0.0, 2.0))
-    about: dict[str, Any] = {"how": {}, "train_accuracy": 1.0, "test_accuracy": 1.0, "summaries": {}, "attribution": {}}
-    scores = {"f_si_nats": torch.tensor([5.0, 6.0])}
-    references = {"influence functions": retrained}
-    about |= {"left_out_correct": torch.tensor([True, False]), "left_out_label": torch.tensor([7, 2])}
-    scored = Scored(0, ours, scores, references, **about)
+    scored = Scores(
+        changes=ours,
+        scores={"f_si_nats": torch.tensor([5.0, 6.0])},
+        left_out_correct=torch.tensor([True, False]),
+        left_out_label=torch.tensor([7, 2]),
+        references={"influence functions": retrained},
+        how={},
+    )
     assert {name: values.tolist() for name, values in columns(scored).items()} == {
         "weight_change": [0.0, 0.0],
         "prediction_change": [1.0, 1.0],
