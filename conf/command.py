@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -43,15 +43,6 @@ from conf.terminal import printable, show_log
 log = logging.getLogger(__name__)
 
 
-class Executable(Protocol):
-    """The execution of a configuration, with nothing loaded yet: `harness.job.Execution`, which needs torch."""
-
-    @property
-    def directory(self) -> Path: ...
-
-    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Command:
     """A command `python -m <name>`. Its functions import what they use, so that help and wrong keys need no torch.
@@ -59,14 +50,14 @@ class Command:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        execution: configuration (`conf.target_class.config_of`) -> its execution.
+        experiment: configuration (`conf.target_class.config_of`) -> its `harness.experiment.Experiment`.
         headline: the result in one line.
         summarise: (finished results, directory for files) -> prints tables and paths.
     """
 
     name: str
     purpose: str
-    execution: Callable[[Any], Executable]
+    experiment: Callable[[Any], Any]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
 
@@ -159,12 +150,12 @@ def run_path(command: Command, config: DictConfig) -> Path:
     Raises:
         ConfigError: it cannot be run.
     """
-    return _execution(command, config).directory
+    return _experiment(command, config).run.directory
 
 
-def _execution(command: Command, config: DictConfig) -> Executable:
+def _experiment(command: Command, config: DictConfig) -> Any:
     try:
-        return command.execution(validate(plain(config), config_of(command.name)))
+        return command.experiment(validate(plain(config), config_of(command.name)))
     finally:
         if not gc.get_freeze_count():
             gc.freeze()  # later collections skip all that was imported
@@ -222,20 +213,20 @@ class Task:
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        execution = _execution(self.command, config)
-        if sweep is not None and (now := execution.directory.name) != planned:
+        experiment = _experiment(self.command, config)
+        if sweep is not None and (now := experiment.run.directory.name) != planned:
             raise ConfigError(
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = execution.carry_out(sweep.directory.name if sweep else None, wait=wait)
+        result = experiment.carry_out(sweep.directory.name if sweep else None, wait=wait)
         if result is None:
-            log.info("another process computes %s: passed over", execution.directory.name)
+            log.info("another process computes %s: passed over", experiment.run.directory.name)
             return
         headline = self.command.headline(result)
         print(f"{result.run_id}: {headline}  ({time.monotonic() - started:.0f} s)", flush=True)
         if sweep is None:
-            self.exit_code = _summarise(self.command, [result], execution.directory)
+            self.exit_code = _summarise(self.command, [result], experiment.run.directory)
 
 
 def _end_sweep(command: Command, sweep: Sweep) -> int:

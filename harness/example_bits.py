@@ -10,7 +10,7 @@ from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.regular_files import DamagedFileError, regular
-from harness.job import Job, split_positions
+from harness.experiment import Experiment, split_positions
 from harness.run_directory import Run
 from harness.statistics import Array, bootstrap_error
 
@@ -60,10 +60,10 @@ class CodedBits:
         return -shares.log2()[self.labels] - by_network.nanmean(0)
 
 
-def bits_by_example(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
+def bits_by_example(experiment: Experiment, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
     """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
-    train = split_positions(job)["train"]
-    return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
+    train = split_positions(experiment)["train"]
+    return CodedBits.in_order(experiment.config.seeds, train.images, train.labels, orders, bits, trained_on)
 
 
 def save_coded_bits(run: Run, coded: CodedBits) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from conf import Options
 from conf.run_identity import without_retired
@@ -123,10 +123,7 @@ class TrainResult(TrainedResult, TrainedOnce):
 
 @dataclass(frozen=True, kw_only=True)
 class InformationResult(Result, Information):
-    """A result of `python -m sample_info`; `eraser_fit` is that of `sample_info.data`, None for the control."""
-
-    held_out_size: Whole
-    eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
+    """A result of `python -m sample_info`."""
 
     def require_consistent(self) -> None:
         super().require_consistent()

@@ -144,9 +144,11 @@ class Information(Part):
     """The share of `python -m sample_info`; lists have an entry per seed, `information` and `references` by name.
 
     `how` says what was computed, in a few words and numbers; `between_seeds` correlates F-SI, mean and standard
-    deviation over pairs of seeds; `error_estimates` are by score, None where they were not asked for.
+    deviation over pairs of seeds; `error_estimates` are by score, None where they were not asked for; `eraser_fit` is
+    that of `sample_info.data`, None for the control.
     """
 
+    held_out_size: Whole
     information: dict[str, list[ScoreSummary]]
     network: LinearizedAccuracy
     references: dict[str, list[ReferenceAgreement]]
@@ -156,3 +158,4 @@ class Information(Part):
     summaries: SummaryCurves | None
     attribution: dict[str, list[Attribution]] | None = None
     error_estimates: dict[str, list[ErrorEstimate]] | None = None
+    eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})

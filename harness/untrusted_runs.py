@@ -22,7 +22,7 @@ from harness.result_fields import LARGEST_WHOLE
 from harness.run_directory import CONFIG, RESULT, STATE
 
 RUN_FILES = {CONFIG, STATE, RESULT}  # any of them makes a folder a run's
-RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # as `harness.job.run_id` makes them
+RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # as `harness.experiment.run_id` makes them
 
 _LONGEST_LINE = 600  # characters of a remark
 _LARGEST_CONFIG = 2**18  # bytes; ours have some 3,000

@@ -1,12 +1,14 @@
 """python -m mdl: the prequential description length of a dataset's labels, for one eraser and one model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf.command import Command, Executable, main
+from conf.command import Command, main
 
 if TYPE_CHECKING:
+    from harness.experiment import Compute, Experiment, Load
     from harness.result import MdlResult
     from mdl.settings import MdlConfig
 
@@ -15,49 +17,48 @@ if TYPE_CHECKING:
 WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
-def execution(config: "MdlConfig") -> Executable:
-    """Return the execution of a configuration: what it trains depends on model, `train.protocol` and `mdl.code`.
+def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
+    """Return the experiment of a configuration: what it trains depends on model, `train.protocol` and `mdl.code`.
 
     Raises:
         ValueError: options that do not go together.
     """
     from conf.unread_options import require_read
     from harness.device_and_precision import pick_precision
-    from harness.job import Execution, Functions
     from mdl.settings import unread_options
     from models.kernel import KernelModel
     from train.training_job import training_job
 
-    job, settings = training_job("mdl", config), config.mdl
-    is_kernel = issubclass(job.model, KernelModel)
+    described, settings = training_job("mdl", config), config.mdl
+    is_kernel = issubclass(described.model, KernelModel)
     is_published = not is_kernel and config.train.protocol == "published"
     code = "kernel" if is_kernel else "train.protocol=published" if is_published else f"mdl.code={settings.code}"
     unread = unread_options(code, config.model["name"])
-    require_read(job.config, unread, {"train.precision": pick_precision("auto", config.device)})
+    require_read(described.config, unread, {"train.precision": pick_precision("auto", config.device)})
     if is_published and settings.num_chunks < 3:
         raise ValueError(
             f"mdl.num_chunks={settings.num_chunks}: train.protocol=published trains on all sizes but the last, and "
             "needs two: set mdl.num_chunks to at least 3"
         )
 
-    def functions() -> Functions:
+    def functions() -> "tuple[Load, Compute]":
         if is_kernel:
             from mdl import kernel_code
 
-            return Functions(kernel_code.load, kernel_code.code)
+            return kernel_code.load, kernel_code.code
         if is_published:
             from mdl.published_procedure import load, published
 
-            return Functions(load, published)
+            return load, published
         from mdl.block_code_run import code, load
 
         if settings.code == "replay":
             from mdl.replay_code import replay
 
-            return Functions(load, replay)
-        return Functions(load, code)
+            return load, replay
+        return load, code
 
-    return Execution(job, functions, WANDB_AXES)
+    return replace(described, functions=functions, axes=WANDB_AXES)
 
 
 def headline(result: "MdlResult") -> str:
@@ -69,7 +70,7 @@ def headline(result: "MdlResult") -> str:
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
-    from harness.job import Job
+    from harness.experiment import Experiment
     from harness.result import MdlResult
     from harness.results.arrange import arrange
     from harness.results.columns import table_of
@@ -78,7 +79,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
 
     if len(results) == 1:
         (only,) = results
-        control = Job.stored(only.config).control().run_directory()
+        control = Experiment.stored(only.config).control().run
         if not isinstance(control_result := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
@@ -91,7 +92,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
 COMMAND = Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
-    execution=execution,
+    experiment=experiment,
     headline=headline,
     summarise=summarise,
 )

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 from erasure.progress import Display
 from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
-from harness.job import Job, split_positions
+from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Timing
@@ -22,18 +22,18 @@ from train.prepared_training import PreparedTraining
 from train.save_weights import save_weights
 
 
-def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
+def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     """Prepare the data and the architecture, once the training sizes are known to fit.
 
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    labels, settings = split_positions(job)["train"].labels, job.config.mdl
+    labels, settings = split_positions(experiment)["train"].labels, experiment.config.mdl
     k = len(labels.unique())
     sizes = chunk_sizes(len(labels), settings, k)
     if settings.code == "blocks":  # the other scores a network that it trains on all
         warn_of_few(sizes, k)
-    return prepared_training.load(job)
+    return prepared_training.load(experiment)
 
 
 def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
@@ -41,7 +41,7 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
 
     Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
     """
-    settings = prepared.job.config.mdl
+    settings = prepared.experiment.config.mdl
     if settings.validation == "given":
         instead = "mdl.validation=prefix stops them by training images"
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
@@ -66,7 +66,7 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
             on_final=_saving(prepared, run),
         )
     run.save_curves(row for part in coded.parts for row in part.losses)
-    save_coded_bits(run, bits_by_example(prepared.job, coded.orders, *coded.label_bits()))
+    save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, *coded.label_bits()))
     log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
     result = coded.result()
     log_summary(logger, result)

@@ -17,7 +17,7 @@ from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
 from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
-from harness.job import Job, erased, split_positions
+from harness.experiment import Experiment, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
@@ -180,7 +180,7 @@ def mixture_bits(log_p: Tensor) -> Tensor:
 class PreparedKernel(PreparedData):
     """Prepared data with the kernel to predict by."""
 
-    job: Job[MdlConfig]
+    experiment: Experiment[MdlConfig]
     kernel: KernelModel
 
     @property
@@ -208,21 +208,21 @@ class SeedCoded(Part):
     test_bits: list[float]
 
 
-def load(job: Job[MdlConfig]) -> PreparedKernel:
+def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     """Erase (or fetch) the dataset, and bring it to the device.
 
     Raises:
         ValueError: training sizes that do not fit, or a kernel that memory does not hold.
     """
-    where = split_positions(job)
+    where = split_positions(experiment)
     sizes = {name: len(part) for name, part in where.items()}
-    chunk_sizes(sizes["train"], job.config.mdl, len(where["train"].labels.unique()))
-    dataset = erased(job)
-    data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
-    kernel = Target(job.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
+    chunk_sizes(sizes["train"], experiment.config.mdl, len(where["train"].labels.unique()))
+    dataset = erased(experiment)
+    data = to_device(dataset, crop_padding=0, flip=False, device=experiment.device)
+    kernel = Target(experiment.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
     temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
-    require_memory(job.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, job.device)
-    return PreparedKernel(job, dataset, data, kernel)
+    require_memory(experiment.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, experiment.device)
+    return PreparedKernel(experiment, dataset, data, kernel)
 
 
 def require_memory(name: str, n: int, m: int, temporary_bytes: float, device: torch.device) -> None:
@@ -254,7 +254,7 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
-    sizes = chunk_sizes(len(prepared.data["train"]), prepared.job.config.mdl, prepared.num_classes)
+    sizes = chunk_sizes(len(prepared.data["train"]), prepared.experiment.config.mdl, prepared.num_classes)
 
     def step(name: str, compute: Callable[[], SeedCoded]) -> SeedCoded:
         return parsed(SeedCoded, run.step(name, lambda: as_json(compute())))
@@ -352,6 +352,6 @@ def _finish(
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)
-    save_coded_bits(run, bits_by_example(prepared.job, orders, bits, known))
+    save_coded_bits(run, bits_by_example(prepared.experiment, orders, bits, known))
     save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
     return logged_result(logger, curve_of(sizes, coded), sizes, bits.sum(1).tolist())

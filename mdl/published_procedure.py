@@ -22,7 +22,7 @@ from torch.nn import Parameter
 
 from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
-from harness.job import Job, erased, network, split_positions
+from harness.experiment import Experiment, erased, network, split_positions
 from harness.logger import Logger
 from harness.loss_curves import CurveRow, MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.result import as_json, parsed
@@ -53,17 +53,17 @@ _TEST_BATCH = 32  # validation has the batch size of training; a score is a mean
 
 @dataclass(frozen=True)
 class PublishedData:
-    """A job's erased images, all that are not the official test split, and its architecture.
+    """An experiment's erased images, all that are not the official test split, and its architecture.
 
     Attributes:
-        job: the job.
+        experiment: the experiment.
         dataset: the erased dataset that `images` come from.
         images: training and validation split, [N, C, H, W] in the precision of training, not standardised.
         labels: [N].
         model: the network, in that precision.
     """
 
-    job: Job[MdlConfig]
+    experiment: Experiment[MdlConfig]
     dataset: ErasedDataset
     images: Tensor
     labels: Tensor
@@ -71,21 +71,15 @@ class PublishedData:
 
     @property
     def settings(self) -> TrainSettings:
-        return self.job.config.train
+        return self.experiment.config.train
 
     @property
     def train_size(self) -> int:
         return _train_size(len(self.labels))
 
     @property
-    def described(self) -> Mapping[str, Any]:
-        """The fields of result.json that describe the data."""
-        return {
-            "seeds": list(self.job.config.seeds),
-            "num_classes": len(self.dataset.class_names),
-            "train_size": self.train_size,
-            "parameters": count_parameters(self.model),
-        }
+    def parameters(self) -> int:
+        return count_parameters(self.model)
 
     @property
     def step_multiply_adds(self) -> float:
@@ -99,21 +93,21 @@ def _train_size(images: int) -> int:
     return images - min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * images))
 
 
-def load(job: Job[MdlConfig]) -> PublishedData:
+def load(experiment: Experiment[MdlConfig]) -> PublishedData:
     """Erase (or fetch) the dataset and build the network, both in the precision of training.
 
     Raises:
         ValueError: training sizes that do not fit; before anything is fitted.
     """
-    names, where = ("train", "validation"), split_positions(job)
+    names, where = ("train", "validation"), split_positions(experiment)
     k = len(where["train"].labels.unique())
-    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl, k), k)
-    dataset, dtype = erased(job), getattr(torch, job.config.train.precision)
+    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), experiment.config.mdl, k), k)
+    dataset, dtype = erased(experiment), getattr(torch, experiment.config.train.precision)
     parts = [dataset.splits[name] for name in names]
-    images = torch.cat([part.images for part in parts]).to(job.device, dtype)
-    labels = torch.cat([part.labels for part in parts]).to(job.device)
-    model = network(job, job.config.model, images.shape[1:], len(dataset.class_names))
-    return PublishedData(job, dataset, images, labels, model.to(dtype))
+    images = torch.cat([part.images for part in parts]).to(experiment.device, dtype)
+    labels = torch.cat([part.labels for part in parts]).to(experiment.device)
+    model = network(experiment, experiment.config.model, images.shape[1:], len(dataset.class_names))
+    return PublishedData(experiment, dataset, images, labels, model.to(dtype))
 
 
 def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
@@ -123,8 +117,8 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
         The command's fields of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is
         the online code's length, estimated with the losses on the test part.
     """
-    seeds, settings = data.job.config.seeds, data.settings
-    sizes = rounded_sizes(data.train_size, data.job.config.mdl, len(data.dataset.class_names))
+    seeds, settings = data.experiment.config.seeds, data.settings
+    sizes = rounded_sizes(data.train_size, data.experiment.config.mdl, len(data.dataset.class_names))
     short = [n for n in sizes[:-1] if settings.max_epochs * math.ceil(n / settings.batch_size) < settings.warmup_steps]
     if short:
         log.warning(
@@ -211,7 +205,7 @@ def _train(
 
     train, test, validation = part(0, n), part(sizes[-2], sizes[-1]), part(sizes[-1], None)
 
-    training = PublishedTraining(data.model, seed, train, validation, data.settings, flip=data.job.source.flip)
+    training = PublishedTraining(data.model, seed, train, validation, data.settings, flip=data.experiment.source.flip)
     with checkpoints.continued(f"{n}-{seed}-0", training):
         for _ in training.run():
             show(training)

@@ -36,7 +36,7 @@ _AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with
 
 def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
-    settings = prepared.job.config.mdl
+    settings = prepared.experiment.config.mdl
     sizes = chunk_sizes(len(prepared.data["train"]), settings, prepared.num_classes)
     with Display(run.id) as display:
         coded = replay_code(
@@ -52,7 +52,7 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
         )
     starts = torch.tensor([0, *coded.ends])
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(coded.orders)
-    save_coded_bits(run, bits_by_example(prepared.job, coded.orders, coded.bits, trained_on))
+    save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, coded.bits, trained_on))
     save_test_bits(run, prepared.seeds, coded.test_bits)
     result = logged_result(logger, coded.curve, sizes, coded.bits.sum(1).tolist())
     return replace(result, timing=Timing(stacking=asdict(prepared.stacking)))

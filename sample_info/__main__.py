@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf.command import Command, Executable, main
+from conf.command import Command, main
 
 if TYPE_CHECKING:
-    from harness.job import Job
+    from harness.experiment import Compute, Experiment, Load
     from harness.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
@@ -16,40 +16,34 @@ WANDB_AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # in each run's directory
 
 
-def execution(config: "SampleInfoConfig") -> Executable:
-    """Return the execution of a configuration."""
+def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
+    """Return the experiment of a configuration, on the classes that it names."""
     from conf.unread_options import require_read
-    from harness.job import Execution, Functions
-
-    require_read(config, config.unread_options())
-
-    def functions() -> Functions:
-        from sample_info.scored_examples import load
-        from sample_info.scoring import score
-
-        return Functions(load, score)
-
-    return Execution(job_of(config), functions, WANDB_AXES)
-
-
-def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
-    """Return the job that a configuration describes, on the classes that it names."""
     from erasure.datasets.class_subset import ClassSubset
-    from harness.job import Job
+    from harness.experiment import Experiment
     from sample_info.data_summarization import summary_model
     from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
     from train.training_job import require_network
 
+    require_read(config, config.unread_options())
     settings = config.sample_info
     require_known(settings.references.methods)
-    job = require_network(Job.from_config("sample_info", config))
+    described = require_network(Experiment.from_config("sample_info", config))
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
-        job = replace(job, source=ClassSubset.of(job.source, settings.classes))
-    if settings.initial_weights is None:
-        return job
-    return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
+        described = replace(described, source=ClassSubset.of(described.source, settings.classes))
+    if settings.initial_weights is not None:
+        checksums = {"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}}
+        described = replace(described, checksums=checksums)
+
+    def functions() -> "tuple[Load, Compute]":
+        from sample_info.scored_examples import load
+        from sample_info.scoring import score
+
+        return load, score
+
+    return replace(described, functions=functions, axes=WANDB_AXES)
 
 
 def headline(result: "InformationResult") -> str:
@@ -88,7 +82,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
 COMMAND = Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
-    execution=execution,
+    experiment=experiment,
     headline=headline,
     summarise=summarise,
 )

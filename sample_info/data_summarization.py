@@ -80,7 +80,7 @@ def require_possible(examples: Examples) -> None:
     """Refuse, by a `ValueError` before anything is computed, summaries that these examples or this network forbid."""
     options = examples.settings.summaries
     options.require_examples(len(examples.x), len(examples.dataset.class_names))
-    if options.trained and (model := examples.built(summary_model(examples.job.config))).mixes_examples:
+    if options.trained and (model := examples.built(summary_model(examples.experiment.config))).mixes_examples:
         raise ValueError(
             f"sample_info.summaries.network=trained: {type(model).__name__} mixes examples (batch_norm=batch); "
             "set it to frozen, or summaries.network=linearized"
@@ -159,7 +159,7 @@ def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
     """Return the problem of the network trained on summaries: the scored one, or another architecture's."""
     if examples.settings.summaries.model is None:
         return problem
-    model = examples.built(summary_model(examples.job.config))
+    model = examples.built(summary_model(examples.experiment.config))
     gain = examples.settings.training.readout_gain
     return replace(problem, model=model, weights=initial_weights(model, problem.seed, gain))
 

@@ -16,7 +16,7 @@ from conf.target_class import Target
 from erasure import IdentityEraser
 from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser
-from harness.job import Job, erased
+from harness.experiment import Experiment, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]
 
@@ -25,21 +25,21 @@ _REFITS = 1e9  # largest n d³ for which refitting without each of n examples of
 
 @dataclass(frozen=True)
 class Refitting:
-    """A job's eraser, fitted again without each of the examples at positions `scored` [n] of the training split."""
+    """The eraser, fitted again without each of the examples at positions `scored` [n] of the training split."""
 
-    job: Job
+    experiment: Experiment
     scored: Tensor
     held_out: Tensor  # positions in the test split
 
     @cached_property
     def _plain(self) -> tuple[LabelledImages, LabelledImages]:
         """The training split and the held-out examples before erasure."""
-        splits = erased(self.job.control()).splits
+        splits = erased(self.experiment.control()).splits
         return splits["train"], splits["test"][self.held_out]
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
         """Return scored and held-out examples, erased by an eraser fitted on the training split without example i."""
-        (train, held_out), target = self._plain, Target(self.job.config.eraser)
+        (train, held_out), target = self._plain, Target(self.experiment.config.eraser)
         scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
         level = log.level

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ErasedDataset
 from erasure.splits import stratified_split
 from erasure.store.cache import Cache
-from harness.job import Job, erased, network
+from harness.experiment import Experiment, erased, network
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting, resolved
@@ -32,9 +31,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """A job's examples, erased, on the device."""
+    """An experiment's examples, erased, on the device."""
 
-    job: Job[SampleInfoConfig]
+    experiment: Experiment[SampleInfoConfig]
     settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
@@ -55,16 +54,12 @@ class Examples:
         return outputs_for(len(self.dataset.class_names))
 
     @property
-    def described(self) -> dict[str, Any]:
-        """Summary of the examples for result.json."""
-        return {
-            "seeds": list(self.job.config.seeds),
-            "num_classes": len(self.dataset.class_names),
-            "train_size": len(self.x),
-            "held_out_size": len(self.held_out),
-            "eraser_fit": self.eraser_fit,
-            "parameters": count_parameters(self.model),
-        }
+    def train_size(self) -> int:
+        return len(self.x)
+
+    @property
+    def parameters(self) -> int:
+        return count_parameters(self.model)
 
     @property
     def step_multiply_adds(self) -> float:
@@ -80,10 +75,10 @@ class Examples:
     @cached_property
     def model(self) -> Classifier:
         """The architecture, with `num_outputs` outputs."""
-        return self.built(self.job.config.model)
+        return self.built(self.experiment.config.model)
 
     def built(self, section: Options) -> Classifier:
-        return network(self.job, section, self.x.shape[1:], self.num_outputs).eval()
+        return network(self.experiment, section, self.x.shape[1:], self.num_outputs).eval()
 
     def standardised(self, x: Tensor) -> Tensor:
         """Standardise stored images [n, C, H, W] for the network."""
@@ -126,50 +121,50 @@ class Examples:
         return replace(problem, x=x, held_out=held_out)
 
 
-def load(job: Job[SampleInfoConfig]) -> Examples:
+def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
-    settings = job.config.sample_info
+    settings = experiment.config.sample_info
     seed, start = settings.data.seed, settings.initial_weights
     trained = None if start is None else TrainedWeights.read(start)
-    whole = whole_images(job.source, Cache(job.config.cache_dir))
-    numbered = positions(job.source, whole)
+    whole = whole_images(experiment.source, Cache(experiment.config.cache_dir))
+    numbered = positions(experiment.source, whole)
     index, labels = numbered["train"].images, numbered["train"].labels
-    groups = subgroups_of(job.source, whole, index)
+    groups = subgroups_of(experiment.source, whole, index)
     available = capped(groups, settings.data.caps, seed)
     strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
     chosen = available[_sample(strata[available], settings.examples, seed)]
     if len(chosen) < settings.examples:
         log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
-    eraser, d = Target(job.config.eraser).resolve(Eraser), whole.train.images[0].numel()
+    eraser, d = Target(experiment.config.eraser).resolve(Eraser), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
-    dataset = erased(job, left_out=chosen if fit == "disjoint" else None)
-    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
-    scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
+    dataset = erased(experiment, left_out=chosen if fit == "disjoint" else None)
+    data = to_device(dataset, crop_padding=0.0, flip=False, device=experiment.device)
+    scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(experiment.device))
     test, labels = data["test"], scored.labels[rows]
     train_labels, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
     groups = Subgroups(groups.names, groups.of[chosen]).present()
     if settings.data.label_noise:
         groups = groups.crossed(Subgroups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
-        job=job,
+        experiment=experiment,
         settings=settings,
         dataset=dataset,
         index=index[chosen],
-        names=job.source.example_names(index[chosen]),
+        names=experiment.source.example_names(index[chosen]),
         labels=labels,
         train_labels=train_labels,
         groups=groups,
         x=scored.images[rows],
-        held_out=test.images[held_out.to(job.device)],
-        held_out_labels=test.labels[held_out.to(job.device)],
+        held_out=test.images[held_out.to(experiment.device)],
+        held_out_labels=test.labels[held_out.to(experiment.device)],
         trained=trained,
         eraser_fit=fit,
-        refitting=Refitting(job, chosen, held_out) if fit == "refit" else None,
+        refitting=Refitting(experiment, chosen, held_out) if fit == "refit" else None,
     )
     if trained is not None:
         readout = settings.training.readout_gain is None
-        trained.require(examples.model, job.model_identity, job.config.seeds, readout=readout)
+        trained.require(examples.model, experiment.model_identity, experiment.config.seeds, readout=readout)
     if not settings.data.adversarial:
         return examples
     x, attacked = _attacked(examples)
@@ -183,7 +178,7 @@ def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
     """Replace some inputs by adversarial ones; return the inputs and the mask."""
-    data, problem = examples.settings.data, examples.problem(examples.job.config.seeds[0], "adversary")
+    data, problem = examples.settings.data, examples.problem(examples.experiment.config.seeds[0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
     weights = training.trained()
     x, attacked = adversaries(

@@ -28,7 +28,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
         ValueError: summaries that these examples do not allow, or a training that diverges.
     """
     require_possible(examples)
-    seeds = examples.described["seeds"]
+    seeds = examples.experiment.config.seeds
     with Display(run.id) as display:
         scored = []
         for s, seed in enumerate(seeds):

@@ -1,16 +1,16 @@
-"""The job of a command line with an eraser, and its dataset, for scripts that look at erased images."""
+"""The experiment of a command line with an eraser, and its dataset, for scripts that look at erased images."""
 
 from collections.abc import Sequence
 
 from conf.check import ConfigError
 from conf.compose import composed
 from erasure.pipeline import ErasedDataset
-from harness.job import Job, erased
+from harness.experiment import Experiment, erased
 from mdl.settings import MdlConfig
 
 
-def job_under(eraser: str, overrides: Sequence[str]) -> Job:
-    """Return the job of `python -m mdl OVERRIDES` with an eraser.
+def job_under(eraser: str, overrides: Sequence[str]) -> Experiment:
+    """Return the experiment of `python -m mdl OVERRIDES` with an eraser.
 
     Raises:
         ConfigError: the overrides choose an eraser, too.
@@ -18,11 +18,11 @@ def job_under(eraser: str, overrides: Sequence[str]) -> Job:
     if chosen := [word for word in overrides if word.startswith("eraser=")]:
         named = chosen[0].partition("=")[2].replace(",", " ")
         raise ConfigError(f"{chosen[0]}: has no effect here: choose with --erasers {named}")
-    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
+    return Experiment.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
 
 
 def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
-    """Return the dataset of that job."""
+    """Return the dataset of that experiment."""
     return erased(job_under(eraser, overrides))
 
 

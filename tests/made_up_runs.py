@@ -12,7 +12,7 @@ from PIL import Image
 
 from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
-from harness.job import run_id
+from harness.experiment import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import Result, TrainResult, as_json, result_of
 from harness.result_fields import published_units

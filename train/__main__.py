@@ -1,12 +1,14 @@
 """python -m train: one training on the whole training split; loss curves and final losses."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf.command import Command, Executable, main
+from conf.command import Command, main
 
 if TYPE_CHECKING:
+    from harness.experiment import Compute, Experiment, Load
     from harness.result import TrainResult
     from train.settings import TrainConfig
 
@@ -14,24 +16,23 @@ if TYPE_CHECKING:
 WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged while this process trains
 
 
-def execution(config: "TrainConfig") -> Executable:
-    """Return the execution of a configuration."""
+def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
+    """Return the experiment of a configuration."""
     from conf.unread_options import no_effect, require_read
-    from harness.job import Execution, Functions
     from train.prepared_training import load
     from train.training_job import require_network, training_job
 
-    job = require_network(training_job("train", config))
+    described = require_network(training_job("train", config))
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     require_read(config, {"train.published": no_effect("python -m train", "python -m mdl train=published")})
 
-    def functions() -> Functions:
+    def functions() -> "tuple[Load, Compute]":
         from train.whole_split_training import train_on_everything
 
-        return Functions(load, train_on_everything)
+        return load, train_on_everything
 
-    return Execution(job, functions, WANDB_AXES)
+    return replace(described, functions=functions, axes=WANDB_AXES)
 
 
 def headline(result: "TrainResult") -> str:
@@ -63,7 +64,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
 COMMAND = Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
-    execution=execution,
+    experiment=experiment,
     headline=headline,
     summarise=summarise,
 )

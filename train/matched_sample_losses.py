@@ -20,7 +20,7 @@ from erasure.order_spectra import order_spectrum
 from erasure.pipeline import ErasedDataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import digest, fingerprint
-from harness.job import Job
+from harness.experiment import Experiment
 from harness.result_fields import CounterpartResult
 from train.device_images import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
@@ -117,9 +117,9 @@ def _epochs(last: int) -> set[int]:
 
 
 def draw_counterparts(
-    job: Job[TrainConfig], dataset: ErasedDataset
+    experiment: Experiment[TrainConfig], dataset: ErasedDataset
 ) -> tuple[Counterparts, dict[str, dict[str, float]]]:
-    """Return the test images and the counterparts that the job asks for, on its device, and their order spectra.
+    """Return the test images and the counterparts that the experiment asks for, on its device, and their order spectra.
 
     Counterparts are drawn once, and kept in the cache.
 
@@ -129,18 +129,18 @@ def draw_counterparts(
     Raises:
         ValueError: a class with too few test images.
     """
-    names = job.config.counterparts
+    names = experiment.config.counterparts
     if not names:
         return {}, {}
     test = dataset.splits["test"]
     chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:_MOST].sort().values
     data = LabelledImages(test.images[chosen].float(), test.labels[chosen])
-    samples, spectra, cache = {DATA: data}, dict[str, dict[str, float]](), Cache(job.config.cache_dir)
+    samples, spectra, cache = {DATA: data}, dict[str, dict[str, float]](), Cache(experiment.config.cache_dir)
     about = {"images": digest(data.images), "labels": digest(data.labels), "version": VERSION}
     for name in names:
 
         def build(name: str = name) -> tuple[dict[str, Tensor], dict[str, str]]:
-            drawn = counterpart(name, data.images.to(job.device), data.labels)
+            drawn = counterpart(name, data.images.to(experiment.device), data.labels)
             return {"images": drawn.x.cpu(), "labels": drawn.z.cpu()}, {"counterpart": name}
 
         tensors, _ = cache.fetch(f"counterpart-{name}-{fingerprint({**about, 'counterpart': name})}", build)
@@ -150,7 +150,7 @@ def draw_counterparts(
             part.images, part.labels, reference=data.images, directions=[_DIRECTIONS], orders=_ORDERS, permutations=0
         )
         spectra[name] = {f"order {p}": z for p, z in enumerate(spectrum.z_scores.tolist(), 1) if math.isfinite(z)}
-    return {name: as_trained_on(dataset, part, job.device) for name, part in samples.items()}, spectra
+    return {name: as_trained_on(dataset, part, experiment.device) for name, part in samples.items()}, spectra
 
 
 def results_of(

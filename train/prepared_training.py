@@ -1,15 +1,15 @@
-"""A training before it starts: its job, the data on the device, and the architecture."""
+"""A training before it starts: its experiment, the data on the device, and the architecture."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
 from erasure.pipeline import ErasedDataset
-from harness.job import Job, erased, network
+from harness.experiment import Experiment, erased, network
 from harness.run_directory import Run
 from models.classifier import count_parameters
 from train.checkpoint import Checkpoints
@@ -19,14 +19,14 @@ from train.settings import TrainingConfig, TrainSettings
 from train.stacking_rule import Stacking, choose, step_multiply_adds
 
 log = logging.getLogger(__name__)
-C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
+C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of an experiment
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A job's data, on the device."""
+    """An experiment's data, on the device."""
 
-    job: Job
+    experiment: Experiment
     dataset: ErasedDataset
     data: Mapping[str, DeviceImages]
 
@@ -36,34 +36,23 @@ class PreparedData:
 
     @property
     def seeds(self) -> Sequence[int]:
-        return self.job.config.seeds
+        return self.experiment.config.seeds
 
     @property
-    def described(self) -> Mapping[str, Any]:
-        """The fields of result.json that describe the data."""
-        return {
-            "seeds": list(self.seeds),
-            "num_classes": self.num_classes,
-            "train_size": len(self.data["train"]),
-            "parameters": self.parameters,
-        }
-
-    @property
-    def parameters(self) -> int:
-        """The number of fitted parameters."""
-        raise NotImplementedError
+    def train_size(self) -> int:
+        return len(self.data["train"])
 
 
 @dataclass(frozen=True)
 class PreparedTraining(PreparedData, Generic[C_co]):
-    """A job's data on the device, and the architecture to train."""
+    """An experiment's data on the device, and the architecture to train."""
 
-    job: Job[C_co]
+    experiment: Experiment[C_co]
     ensemble: Ensemble
 
     @property
     def settings(self) -> TrainSettings:
-        return self.job.config.train
+        return self.experiment.config.train
 
     @property
     def parameters(self) -> int:
@@ -91,12 +80,12 @@ class PreparedTraining(PreparedData, Generic[C_co]):
         return step_multiply_adds(self.ensemble, self.stacking.stack, self.data["train"], self.settings)
 
 
-def load(job: Job[C_co]) -> PreparedTraining[C_co]:
+def load(experiment: Experiment[C_co]) -> PreparedTraining[C_co]:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
-    dataset, settings = erased(job), job.config.train
-    data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
+    dataset, settings = erased(experiment), experiment.config.train
+    data = to_device(dataset, crop_padding=settings.crop_padding, flip=experiment.source.flip, device=experiment.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
-    model = network(job, job.config.model, shape, k)
+    model = network(experiment, experiment.config.model, shape, k)
     precision = getattr(torch, settings.precision)
     ensemble = Ensemble(model, precision, eval_batch_size=settings.eval_batch_size)
-    return PreparedTraining(job, dataset, data, ensemble)
+    return PreparedTraining(experiment, dataset, data, ensemble)

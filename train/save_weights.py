@@ -12,5 +12,7 @@ def save_weights(prepared: PreparedTraining, run: Run, fitted: Fit) -> None:
     """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
     run.require_lease()
     save_tensors(
-        run.directory / WEIGHTS, fitted.best, {"seeds": list(prepared.seeds), "model": prepared.job.model_identity}
+        run.directory / WEIGHTS,
+        fitted.best,
+        {"seeds": list(prepared.seeds), "model": prepared.experiment.model_identity},
     )

@@ -31,7 +31,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
     train = prepared.data["train"]
     images = prepared.dataset.splits["test"].images
     with threads_for(images.numel() * images[0].numel()):  # class covariances
-        counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
+        counterparts, spectra = draw_counterparts(prepared.experiment, prepared.dataset)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)
 

@@ -58,7 +58,7 @@ def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Pa
 
 def title_of(examples: Examples) -> str:
     """Return the title of a run's figures."""
-    names = [getattr(examples.job.config, part)["name"] for part in ("dataset", "eraser", "model")]
+    names = [getattr(examples.experiment.config, part)["name"] for part in ("dataset", "eraser", "model")]
     return wrapped(" · ".join([*map(display_name, names), f"{len(examples.x):,} examples"]))
 
 

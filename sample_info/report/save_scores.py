@@ -67,7 +67,7 @@ def save_scores(
     logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
-        accuracy = accuracy_of(information.summaries, examples.job.config.plain, examples.eraser_fit)
+        accuracy = accuracy_of(information.summaries, examples.experiment.config.plain, examples.eraser_fit)
         panel = title_of(examples), accuracy, information.summaries
         logger.figure("summaries/figure", draw_summaries([panel], {}, directory / "summaries.png"))
     for one in scored:

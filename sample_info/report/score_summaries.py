@@ -35,6 +35,8 @@ def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
         summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=by_name([one.attribution for one in scored]) or None,
         error_estimates=by_name(estimates) or None,
+        held_out_size=len(examples.held_out),
+        eraser_fit=examples.eraser_fit,
     )
 
 

@@ -33,7 +33,7 @@ from harness.result import read_result
 from harness.results.table import Table
 from harness.sample_info_fields import Attribution, Interval
 from models.stackable_layers import Conv2d, Linear
-from sample_info.__main__ import job_of
+from sample_info.__main__ import experiment
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
@@ -112,7 +112,7 @@ class Study:
                 f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
             )
         tensors, _ = load_tensors(path)
-        self.run_id, self.examples = result.run_id, load(job_of(validate(result.config, SampleInfoConfig)))
+        self.run_id, self.examples = result.run_id, load(experiment(validate(result.config, SampleInfoConfig)))
         self.problem = self.examples.problem(seed)
         require_one_output(self.problem)
         self.sets, self.truth, self.single = tensors["left_out"], tensors["outputs"], None

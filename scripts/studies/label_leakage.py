@@ -30,7 +30,7 @@ from erasure.eraser import Eraser
 from erasure.image_cache import raw_images
 from erasure.pipeline import ErasedDataset
 from erasure.store.cache import Cache
-from harness.job import Job, erased
+from harness.experiment import Experiment, erased
 from harness.results.table import Table
 from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, job_under, require_images
@@ -107,15 +107,15 @@ def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Ten
     return maps
 
 
-def require_maps_of_classes(job: Job) -> None:
+def require_maps_of_classes(experiment: Experiment) -> None:
     """Require an eraser with a map per class.
 
     Raises:
-        ValueError: the job's eraser has none.
+        ValueError: the experiment's eraser has none.
     """
-    eraser = Target(job.config.eraser).resolve(Eraser)
+    eraser = Target(experiment.config.eraser).resolve(Eraser)
     if eraser.transductive or not eraser.uses_labels:
-        name = job.config.eraser["name"]
+        name = experiment.config.eraser["name"]
         raise ValueError(f"eraser={name}: has no map for each class; choose qleace or oracle_leace")
 
 
@@ -142,12 +142,12 @@ def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], 
 
 
 def show(chosen: argparse.Namespace) -> int:
-    job = job_under(chosen.eraser, chosen.overrides)
-    require_maps_of_classes(job)
-    before, after = erased_by("control", chosen.overrides), erased(job)
+    experiment = job_under(chosen.eraser, chosen.overrides)
+    require_maps_of_classes(experiment)
+    before, after = erased_by("control", chosen.overrides), erased(experiment)
     require_images(before)
     subspace_table(after).show()
-    levels = raw_images(job.source, Cache(job.config.cache_dir)).max_value
+    levels = raw_images(experiment.source, Cache(experiment.config.cache_dir)).max_value
     train = after.splits["train"]
     back = affine_maps(train.images, before.pixels(before.splits["train"].images.double()), train.labels)
     rows = [row(name, part, back, levels) for name, part in after.splits.items() if part is not train]

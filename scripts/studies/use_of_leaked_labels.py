@@ -96,9 +96,9 @@ def predictions_under_maps(
 def answers(prepared: PreparedTraining, weights: Weights, x: Tensor) -> Tensor:
     """Return the predicted class of images [n, C, H, W] by each of S networks: [S, n]."""
     unused = torch.zeros(len(x), dtype=torch.int64)  # labels
-    images, predicted = as_trained_on(prepared.dataset, LabelledImages(x, unused), prepared.job.device), []
+    images, predicted = as_trained_on(prepared.dataset, LabelledImages(x, unused), prepared.experiment.device), []
     for member in range(len(prepared.seeds)):
-        alone = {name: weight[[member]].to(prepared.job.device) for name, weight in weights.items()}
+        alone = {name: weight[[member]].to(prepared.experiment.device) for name, weight in weights.items()}
         logits = [part for part, _ in prepared.ensemble.outputs(alone, images)]
         predicted.append(torch.cat(logits, 1)[0].argmax(-1).cpu())
     return torch.stack(predicted)
@@ -110,11 +110,11 @@ def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
     Raises:
         ValueError: the run has no weights.
     """
-    job = training_job("train", composed("train", overrides, TrainConfig))
-    path = job.run_directory().directory / WEIGHTS
+    experiment = training_job("train", composed("train", overrides, TrainConfig))
+    path = experiment.run.directory / WEIGHTS
     if not path.exists():
         raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")
-    return load(job), load_tensors(path)[0]
+    return load(experiment), load_tensors(path)[0]
 
 
 def show(chosen: argparse.Namespace) -> int:

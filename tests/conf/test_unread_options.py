@@ -121,7 +121,7 @@ def test_train_has_no_published_procedure(command) -> None:
 )
 def test_defaults_and_ready_made_choices_pass(words: list[str]) -> None:
     config = composed(MDL.name, [*words, "device=cpu"], MdlConfig)
-    assert MDL.execution(config).directory.name.startswith("mdl-digits-leace-")
+    assert MDL.experiment(config).run.directory.name.startswith("mdl-digits-leace-")
 
 
 def test_a_choice_of_the_users_is_no_default(command, tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_experiments_set_nothing_without_effect(experiment: str) -> None:
             config = composed(name, words, SampleInfoConfig)
             require_read(config, config.unread_options())
         elif name == MDL.name:
-            MDL.execution(composed(name, words, MdlConfig))
+            MDL.experiment(composed(name, words, MdlConfig))
         else:
-            TRAIN.execution(composed(name, words, TrainConfig))
+            TRAIN.experiment(composed(name, words, TrainConfig))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from conf.help import help_text
 from conf.schema import plain, validate
 from conf.target_class import TARGETS, Target, config_of
 from erasure.eraser import Eraser
-from harness.job import CONTROL, Job
+from harness.experiment import CONTROL, Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
@@ -47,8 +47,8 @@ def composed(command: Command, *overrides: str) -> Any:
 def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
     command = SAMPLE_INFO if group == "sample_info" else MDL
     config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
-    job = Job.from_config(command.name, config)
-    assert job.source.name
+    experiment = Experiment.from_config(command.name, config)
+    assert experiment.source.name
     Target(config.model).build(Model, (1, 32, 32), 10)
     assert Target(config.eraser).resolve(Eraser)
 
@@ -75,7 +75,7 @@ def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
 def test_defaults_compose_for_the_commands_that_train(command) -> None:
     config = composed(command)
     assert config.eraser["name"] == "leace"
-    assert Job.from_config(command.name, config).identity().startswith(f"{command.name}-digits-leace-mlp-")
+    assert Experiment.from_config(command.name, config).identity().startswith(f"{command.name}-digits-leace-mlp-")
 
 
 def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
-from harness.job import logged
+from harness.experiment import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
 from harness.results.arrange import Entry, arrange

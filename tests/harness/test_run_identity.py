@@ -9,7 +9,7 @@ import torch
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
-from harness.job import Job, network, run_id
+from harness.experiment import Experiment, network, run_id
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
@@ -26,7 +26,7 @@ class Mine(PolynomialClassifier):
 """
 
 
-def job(*overrides: str) -> Job[MdlConfig]:
+def experiment(*overrides: str) -> Experiment[MdlConfig]:
     return training_job("mdl", composed("mdl", overrides, MdlConfig))
 
 
@@ -72,7 +72,7 @@ def test_an_edited_model_never_gives_yesterday_s_number(command, written) -> Non
 
 def test_a_network_that_does_not_draw_from_its_generator_is_refused(written) -> None:
     written(MODEL.format(factor=1) + "    def reset_parameters(self, _): self.readout.weight.data.normal_()")
-    mine = job("model=linear", "model._target_=mine.Mine")
+    mine = experiment("model=linear", "model._target_=mine.Mine")
     with pytest.raises(ValueError, match=r"^mine.Mine.reset_parameters must draw from the generator it is given: "):
         network(mine, mine.config.model, (1, 2, 2), 2)
     with pytest.raises(ValueError, match="non-negative") as failed:
@@ -83,27 +83,28 @@ def test_a_network_that_does_not_draw_from_its_generator_is_refused(written) -> 
 def test_a_class_of_the_same_name_in_another_module_is_another_run(written) -> None:
     written(ERASER.format(name="IdentityEraser", result="x * 0"), "mine_too", "IdentityEraser")
     assert (
-        job("eraser=control").identity() != job("eraser=control", "eraser._target_=mine_too.IdentityEraser").identity()
+        experiment("eraser=control").identity()
+        != experiment("eraser=control", "eraser._target_=mine_too.IdentityEraser").identity()
     )
 
 
 def test_a_cpu_and_a_gpu_that_choose_their_precision_have_runs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    here, named = job(), job("device=cuda")
-    assert here.identity() == job("train.precision=float32").identity()
+    here, named = experiment(), experiment("device=cuda")
+    assert here.identity() == experiment("train.precision=float32").identity()
     assert here.config.train.precision == "float32"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    there = job()
-    assert there.identity() == named.identity() == job("train.precision=bfloat16").identity() != here.identity()
+    there = experiment()
+    assert there.identity() == named.identity() == experiment("train.precision=bfloat16").identity() != here.identity()
     assert there.control().identity() != here.control().identity()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # read back on a login node
-    assert Job.stored(there.config.plain).control().identity() == there.control().identity()
+    assert Experiment.stored(there.config.plain).control().identity() == there.control().identity()
 
 
 def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    base = job(*TINY).identity()
+    base = experiment(*TINY).identity()
     others = [
-        job(*TINY, override).identity()
+        experiment(*TINY, override).identity()
         for override in (
             "dataset.split_seed=1", "dataset.validation_size=99", "dataset.test_fraction=0.3",
             "dataset.normalize=zscore", "eraser=leace", "model=mlp", "train.lr=0.5", "train.precision=bfloat16",
@@ -111,14 +112,14 @@ def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(mo
         )
     ]  # fmt: skip
     monkeypatch.setattr(Digits, "content", lambda self: "other images of the same name")
-    others.append(job(*TINY).identity())
+    others.append(experiment(*TINY).identity())
     assert len({base, *others}) == 1 + len(others)
     monkeypatch.undo()
     for override in (
         "train.stack=one", "train.checkpoint_every_s=9", "mdl.order=largest_first", "runs_dir=x", "cache_dir=x",
         "logger.mode=disabled", "device=cpu",
     ):  # fmt: skip
-        assert job(*TINY, override).identity() == base, override
+        assert experiment(*TINY, override).identity() == base, override
 
 
 DESCRIBED = {
@@ -161,6 +162,6 @@ def test_no_module_that_a_finished_run_names_is_imported(tmp_path: Path, monkeyp
     (tmp_path / "planted.py").write_text("raise AssertionError('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     for section in ("dataset", "eraser", "model"):
-        stored = job("model=linear").config.plain | {section: {"name": "x", "_target_": "planted.Planted"}}
+        stored = experiment("model=linear").config.plain | {section: {"name": "x", "_target_": "planted.Planted"}}
         with pytest.raises(ValueError, match="planted.Planted: no YAML file names this class"):
-            Job.stored(stored)
+            Experiment.stored(stored)

@@ -10,7 +10,7 @@ import yaml
 
 from conf.groups import choices
 from erasure.store.checked_files import read_json
-from harness.job import run_id
+from harness.experiment import run_id
 from harness.untrusted_runs import (
     RUN_ID,
     believed_result,

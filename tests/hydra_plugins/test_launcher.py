@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import harness.job
+import harness.experiment
 from conf.sweep_files import Sweep
 from erasure.store.lease import Lease
 from harness.run_directory import LOCK
@@ -55,14 +55,14 @@ def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_started(c
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
-    unchanged = harness.job.Execution.carry_out
+    unchanged = harness.experiment.Experiment.carry_out
 
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
         return unchanged(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr("harness.job.Execution.carry_out", carry_out)
+    monkeypatch.setattr("harness.experiment.Experiment.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     assert "1 of 2 runs finished, 1 failed" in outcome.out
@@ -71,23 +71,23 @@ def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(c
 
 
 def test_a_run_that_another_process_has_just_begun_does_not_hold_up_the_others(command, monkeypatch) -> None:
-    unchanged, held, carried_out = harness.job.Execution.carry_out, [], []
+    unchanged, held, carried_out = harness.experiment.Experiment.carry_out, [], []
     timer = threading.Timer(60.0, lambda: held[0].release())  # in case that the sweep waits for it
 
-    def carry_out(execution, *arguments, **options):
+    def carry_out(experiment, *arguments, **options):
         if not held:  # between this process's look at the first run and its claim
-            execution.directory.mkdir(parents=True)
-            held.append(Lease(execution.directory / LOCK))
+            experiment.run.directory.mkdir(parents=True)
+            held.append(Lease(experiment.run.directory / LOCK))
             held[0].acquire()
             timer.start()
-        result = unchanged(execution, *arguments, **options)
-        carried_out.append((execution.job.config.eraser["name"], result is not None))
+        result = unchanged(experiment, *arguments, **options)
+        carried_out.append((experiment.config.eraser["name"], result is not None))
         if result is not None:
             timer.cancel()
             held[0].release()
         return result
 
-    monkeypatch.setattr("harness.job.Execution.carry_out", carry_out)
+    monkeypatch.setattr("harness.experiment.Experiment.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
     assert carried_out == [("control", False), ("leace", True), ("control", True)]

@@ -185,4 +185,4 @@ def test_sizes_that_do_not_fit_are_refused_before_an_eraser_is_fitted(words: lis
     monkeypatch.setattr("erasure.pipeline._build", lambda *_: pytest.fail("fitted"))
     asked = ["mdl.num_chunks=600", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", *words]
     with pytest.raises(ValueError, match=r"mdl.num_chunks=600 chunks of at least .* set mdl.num_chunks to at most \d+"):
-        MDL.execution(composed("mdl", asked, MdlConfig)).carry_out()
+        MDL.experiment(composed("mdl", asked, MdlConfig)).carry_out()

@@ -20,7 +20,7 @@ from torch import nn
 
 from conf.compose import composed
 from erasure import LeaceEraser
-from harness.job import Job, split_positions
+from harness.experiment import Experiment, split_positions
 from harness.result import MdlResult
 from mdl import codelength
 from mdl.__main__ import COMMAND
@@ -53,9 +53,9 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
     if validation == "none":
         trained, options = ["train=quick", "mdl.code=replay"], {"code": "replay"}
     config = composed("mdl", [*words, *trained, "mdl.num_chunks=3"], MdlConfig)
-    result, job = COMMAND.execution(config).carry_out(), Job.from_config("mdl", config)
+    result, experiment = COMMAND.experiment(config).carry_out(), Experiment.from_config("mdl", config)
     assert isinstance(result, MdlResult)
-    where = {name: part.images.numpy() for name, part in split_positions(job).items()}
+    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
     if validation in ("prefix", "none"):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from conf.compose import composed
 from harness.example_bits import read_coded_bits, read_test_bits
-from harness.job import Job
+from harness.experiment import Experiment
 from harness.run_directory import leftover
 from mdl import kernel_code
 from mdl.__main__ import COMMAND as MDL
@@ -234,7 +234,7 @@ def test_a_networks_tangent_kernel_is_drawn_with_each_seed_and_known_by_its_netw
     assert "models.mlp.MLP" in mlp["code"]
     assert max(mlp["mdl"]["bits_per_sample"]) < min(linear["mdl"]["bits_per_sample"])
     deeper = composed(MDL.name, [*NTK, "model.network.depth=3"], MdlConfig)
-    assert Job.from_config(MDL.name, deeper).identity() != mlp["run_id"]
+    assert Experiment.from_config(MDL.name, deeper).identity() != mlp["run_id"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from schedulefree import AdamWScheduleFree
 from torch import Tensor
 
 from conf.compose import composed
-from harness.job import Job
+from harness.experiment import Experiment
 from harness.logger import Logger
 from harness.result import MdlResult, read_result
 from harness.result_fields import Point
@@ -230,13 +230,13 @@ def test_validation_and_test_have_no_image_in_common(tmp_path: Path) -> None:
     sizes = ["mdl.num_chunks=2", "mdl.min_chunk=300"]
     learns = ["train=published", "train.precision=float32", "train.warmup_steps=0", "train.max_epochs=3"]
     own = ["model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled", f"cache_dir={tmp_path / 'cache'}"]
-    data = load(Job.from_config("mdl", composed("mdl", [*sizes, *learns, *own], MdlConfig)))
+    data = load(Experiment.from_config("mdl", composed("mdl", [*sizes, *learns, *own], MdlConfig)))
     order, trained_on = published_order(0, len(data.labels), 0), 300
 
     def losses(name: str, first: int, end: int) -> tuple[Point, str]:
         labels, run = data.labels.clone(), Run(tmp_path / "runs", name)
         labels[order[first:end]] = (labels[order[first:end]] + 1) % 10
-        with run.claim(), Logger(data.job.config.logger, {"id": name}, run.directory, {}) as logger:
+        with run.claim(), Logger(data.experiment.config.logger, {"id": name}, run.directory, {}) as logger:
             (point,) = published(replace(data, labels=labels), run, logger).curve
         return point, (run.directory / "curves.csv").read_text()
 
@@ -307,7 +307,7 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
 def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
     config = composed("mdl", ["train=published", "eraser=control", option], MdlConfig)
     with pytest.raises(ValueError, match=rf"^{option}: has no effect with train.protocol=published"):
-        COMMAND.execution(config)
+        COMMAND.experiment(config)
 
 
 def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable, caplog: pytest.LogCaptureFixture) -> None:

@@ -283,7 +283,7 @@ def test_an_identity_counts_replays_options_where_they_matter() -> None:
     from mdl.settings import MdlConfig
 
     def run_id(*overrides: str) -> str:
-        return MDL.execution(composed("mdl", ["eraser=control", *overrides], MdlConfig)).directory.name
+        return MDL.experiment(composed("mdl", ["eraser=control", *overrides], MdlConfig)).run.directory.name
 
     assert run_id("mdl=paper", "mdl.min_chunk=null") == run_id()  # they differ in replay's options
     assert len({run_id(), run_id("mdl.code=replay"), run_id("mdl.code=replay", "mdl.replay.batch=9")}) == 3

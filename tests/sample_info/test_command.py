@@ -17,7 +17,7 @@ from erasure.store.checked_files import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
 from sample_info import training_problem
-from sample_info.__main__ import COMMAND, job_of
+from sample_info.__main__ import COMMAND, experiment
 from sample_info.error_estimates import EstimatedErrors
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
@@ -78,7 +78,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
 
 def left_out_correct(config: Options, seed: int) -> list[int]:
     """Whether each example's label is found without it: one linearised network after another."""
-    examples = load(job_of(validate(config, SampleInfoConfig)))
+    examples = load(experiment(validate(config, SampleInfoConfig)))
     problem = examples.problem(seed)
     kernel = ntk(problem.model, problem.weights, problem.x, problem.held_out).train
     initial = network_outputs(problem.model, problem.weights, problem.x)
@@ -93,7 +93,7 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
 def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
     overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
     with caplog.at_level("INFO"):
-        examples = load(job_of(composed("sample_info", overrides, SampleInfoConfig)))
+        examples = load(experiment(composed("sample_info", overrides, SampleInfoConfig)))
     assert f"sample_info.examples=100000: there are {len(examples.x)}, and all are scored" in caplog.text
 
 
@@ -216,9 +216,9 @@ def test_adversarial_examples_are_a_group(command) -> None:
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
     config = result["config"]
     options = config["sample_info"]
-    attacked = load(job_of(validate(config, SampleInfoConfig)))
+    attacked = load(experiment(validate(config, SampleInfoConfig)))
     plain = load(
-        job_of(
+        experiment(
             validate(
                 config | {"sample_info": {**options, "data": {**options["data"], "adversarial": 0.0, "epsilon": 0.01}}},
                 SampleInfoConfig,

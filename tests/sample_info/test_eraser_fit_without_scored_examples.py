@@ -12,12 +12,12 @@ from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceE
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, read_json
-from harness.job import CONTROL
+from harness.experiment import CONTROL
 from harness.result import InformationResult
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.kernel import ntk
-from sample_info.__main__ import COMMAND, job_of
+from sample_info.__main__ import COMMAND, experiment
 from sample_info.eraser_fit_without_scored_examples import resolved
 from sample_info.report.tables import tables_of
 from sample_info.scored_examples import load
@@ -61,9 +61,11 @@ def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command)
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/scores.safetensors")
     stored = load_tensors(path)[0]
-    examples = load(job_of(validate(read_json(path.parent / "result.json")["config"], SampleInfoConfig)))
+    examples = load(experiment(validate(read_json(path.parent / "result.json")["config"], SampleInfoConfig)))
     problem = examples.problem(0)
-    plain = erased_dataset(examples.job.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache")).splits
+    plain = erased_dataset(
+        examples.experiment.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache")
+    ).splits
     x, z = plain["train"].images, plain["train"].labels
     assert examples.refitting is not None
     rows = examples.refitting.scored
@@ -106,10 +108,10 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     assert result["certificate"]["apart"]["n"] == 100
     assert result["certificate"]["train"]["n"] == 161
     assert result["certificate"]["train"]["covariance_gap"] < 1e-5 < result["certificate"]["apart"]["covariance_gap"]
-    examples = load(job_of(config := validate(result["config"], SampleInfoConfig)))
-    plain = erased_dataset(examples.job.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache"))
+    examples = load(experiment(config := validate(result["config"], SampleInfoConfig)))
+    plain = erased_dataset(examples.experiment.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache"))
     x, z = plain.splits["train"].images, plain.splits["train"].labels
-    whole = load(job_of(replace(config, eraser=CONTROL)))
+    whole = load(experiment(replace(config, eraser=CONTROL)))
     assert torch.equal(examples.index, whole.index)  # the same examples as the control's
     assert torch.equal(examples.labels, whole.labels)
     torch.testing.assert_close(examples.dataset.channel_mean, whole.dataset.channel_mean)

@@ -7,7 +7,7 @@ import torch
 
 from conf.schema import validate
 from erasure.store.checked_files import load_tensors, read_json
-from sample_info.__main__ import COMMAND, job_of
+from sample_info.__main__ import COMMAND, experiment
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.pairwise_files import read_pairwise
@@ -38,7 +38,7 @@ def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monke
     assert loss.shape == (30, 40)
     torch.testing.assert_close(outputs.square().sum(-1).mean(0), scores["prediction_change"][0], rtol=1e-12, atol=0)
     config = read_json(the_run("whole") / "result.json")["config"]
-    examples = load(job_of(validate(config, SampleInfoConfig)))
+    examples = load(experiment(validate(config, SampleInfoConfig)))
     problem = examples.problem(0)
     network = LinearizedNetwork(problem, problem.kernels())
     trained, without = network.trained_held_out, network.without(torch.arange(40)[:, None])

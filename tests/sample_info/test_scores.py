@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from conf.compose import composed
-from harness.job import Job, split_positions
+from harness.experiment import Experiment, split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
@@ -34,11 +34,12 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     words += ["sample_info.error_estimate=true", "sample_info.pairwise=true", "sample_info.sgd_batch_size=4"]
     words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
-    result = COMMAND.execution(config).carry_out()
+    result = COMMAND.experiment(config).carry_out()
     assert result is not None
     command = pd.read_csv(result.directory / "scores.csv")
     where = {
-        name: part.images.numpy() for name, part in split_positions(Job.from_config("sample_info", config)).items()
+        name: part.images.numpy()
+        for name, part in split_positions(Experiment.from_config("sample_info", config)).items()
     }
     train, test = where["train"], where["test"]
     frame = unique_information(

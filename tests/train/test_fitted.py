@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from conf.compose import composed
-from harness.job import Job, split_positions
+from harness.experiment import Experiment, split_positions
 from harness.loss_curves import read_loss_curves
 from harness.result import TrainResult
 from train import Fitted, fit
@@ -31,9 +31,9 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "logger.mode=disabled", "train=quick"]
     words += [f"cache_dir={tmp_path}/cache", f"runs_dir={tmp_path}/runs", "eraser=control", "model=mlp", "seeds=[3,5]"]
     config = composed("train", words, TrainConfig)
-    result, job = COMMAND.execution(config).carry_out(), Job.from_config("train", config)
+    result, experiment = COMMAND.experiment(config).carry_out(), Experiment.from_config("train", config)
     assert isinstance(result, TrainResult)
-    where = {name: part.images.numpy() for name, part in split_positions(job).items()}
+    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
     fitted = fit(x, y, "mlp", seeds=[3, 5], settings="quick", **parts)

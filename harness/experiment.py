@@ -1,4 +1,4 @@
-"""A run: a configuration with its dataset resolved, its identity, and its execution, once."""
+"""An experiment: settings, an id, and one run that is skipped, resumed or locked, computed, stored and logged."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 import torch
 import yaml
@@ -48,9 +48,42 @@ log = logging.getLogger(__name__)
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
+class Prepared(Protocol):
+    """What a command loads before it computes: the data, and whatever else it needs."""
+
+    @property
+    def dataset(self) -> ErasedDataset: ...
+
+    @property
+    def train_size(self) -> int:
+        """The number of training examples."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """The number of fitted parameters."""
+        ...
+
+    @property
+    def step_multiply_adds(self) -> float:
+        """The products of a step of the computation, on which its number of threads depends."""
+        ...
+
+
+Computed = Trained | Information  # the part of a result that the command computes
+Load = Callable[[Any], Any]  # an experiment -> what is `Prepared`
+Compute = Callable[[Any, Run, Logger], Computed]
+
+
+def _nothing() -> tuple[Load, Compute]:
+    raise NotImplementedError("only `execution` of a command makes experiments that can be carried out")
+
+
 @dataclass(frozen=True)
-class Job(Generic[C_co]):
-    """A validated configuration with its dataset resolved; model and eraser are looked up when needed.
+class Experiment(Generic[C_co]):
+    """A validated configuration with its dataset resolved, and the functions that compute its result.
+
+    Model and eraser are looked up when needed.
 
     Attributes:
         command: "mdl", "train" or "sample_info".
@@ -58,15 +91,20 @@ class Job(Generic[C_co]):
         source: the dataset, not loaded yet.
         checksums: checksums of the files that options name, by section and option. A file's content is part of the
             run's identity, its path is not.
+        functions: imports and returns the functions that load the data and compute the command's part of the result; a
+            finished run needs none.
+        axes: W&B metric patterns and the metric that is their x axis.
     """
 
     command: str
     config: C_co
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    functions: Callable[[], tuple[Load, Compute]] = _nothing
+    axes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, command: str, config: C) -> "Job[C]":
+    def from_config(cls, command: str, config: C) -> "Experiment[C]":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
@@ -76,10 +114,10 @@ class Job(Generic[C_co]):
             require_config(config.plain, command)
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
-        return Job(command, config, Target(config.dataset).build(Source))
+        return Experiment(command, config, Target(config.dataset).build(Source))
 
     @classmethod
-    def stored(cls, config: Options) -> "Job[Config]":
+    def stored(cls, config: Options) -> "Experiment[Config]":
         """Resolve the configuration that a finished run has stored, perhaps a stranger's.
 
         Raises:
@@ -137,40 +175,125 @@ class Job(Generic[C_co]):
         described |= {"dataset": dataset, "model": self.model_identity}
         return run_id(self.command, described, self.code())
 
-    def run_directory(self) -> Run:
-        """Return the run's directory, whether or not it exists yet."""
+    @functools.cached_property
+    def run(self) -> Run:
+        """The run's directory and the files in it, whether or not it exists yet."""
         return Run(self.config.runs_dir, self.identity())
 
-    def control(self) -> "Job[C_co]":
-        """Return the same job with nothing erased."""
+    def control(self) -> "Experiment[C_co]":
+        """Return the same experiment with nothing erased."""
         return replace(self, config=replace(self.config, eraser=CONTROL))
 
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
+        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
 
-def erased(job: Job, left_out: Tensor | None = None) -> ErasedDataset:
-    """Return the job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
-    target = Target(job.config.eraser)
-    dtype, cache = getattr(torch, job.config.dtype), Cache(job.config.cache_dir)
+        Args:
+            group: W&B group, e.g. the sweep.
+            wait: whether to wait while another process computes the run; if false, return None then.
+        """
+        run = self.run
+        if (result := run.result) is not None:
+            log.info("%s has finished before: nothing to train", run.id)
+            run.tidy()
+            return result
+        make_folder("runs_dir", self.config.runs_dir)
+        run.require_plain()
+        make_folder("cache_dir", self.config.cache_dir)
+        _ = self.device  # a missing device is an error before anything is written
+        functions = self.functions()
+        with interruptible(at_once=True), run.claim(wait=wait) as claimed:
+            if not claimed:
+                return None
+            if (result := run.result) is not None:
+                log.info("%s was finished by another process: nothing to train", run.id)
+                return result
+            with self._recorded():
+                return self._computed(*functions, group)
+
+    @contextlib.contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Record that the run is being computed, its log, and the reason if it ends early."""
+        # the whole configuration, also settings outside the run's identity such as device: a complete record
+        self.run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
+        try:
+            with logged(self.run.directory):
+                self._log_code_changes()
+                yield
+        except BaseException as error:
+            self.run.fail(error)
+            raise
+
+    def _computed(self, load: Load, compute: Compute, group: str | None) -> Result:
+        """Load the data, compute, and write result.json."""
+        started, run, config = time.time(), self.run, self.config.plain
+        prepared = load(self)
+        dataset: ErasedDataset = prepared.dataset
+        names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
+        wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
+        with Logger(self.config.logger, wandb_options, run.directory, self.axes) as logger:
+            for split, certificate in dataset.certificate.items():
+                numbers = certificate.numbers().items()
+                logger.summarise({f"certificate/{split}/{key}": value for key, value in numbers})
+            logger.image("examples/test", lambda: example_row(dataset), ", ".join(dataset.class_names))
+            with threads_for(prepared.step_multiply_adds):
+                computed = compute(prepared, run, logger)
+            seconds = run.seconds()
+            values = {
+                "verb": self.command,  # the command's key in result.json, see `harness.result`
+                "run_id": run.id,
+                "config": config,
+                "seeds": list(self.config.seeds),
+                "num_classes": len(dataset.class_names),
+                "train_size": prepared.train_size,
+                "parameters": prepared.parameters,
+                "dim": dataset.dim,
+                "smallest_class": dataset.smallest_class,
+                "label_entropy_bits": label_entropy_bits(dataset.splits["train"].labels),
+                "certificate": dict(dataset.certificate),
+                "versions": versions(self.device),
+                "code": self.code(),
+                **vars(computed),
+                "timing": replace(getattr(computed, "timing", Timing()), seconds=seconds, started=started),
+            }
+            result = believed_result(as_json(values), run.directory)  # a report checks the same
+            logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
+            logger.result(result)
+            run.finish(result)
+        return result
+
+    def _log_code_changes(self) -> None:
+        """Log which code has changed since an otherwise identical finished run."""
+        if (earlier := self.run.before_code_changed()) is not None:
+            now, then = self.code(), earlier.code
+            changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+            log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
+
+
+def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedDataset:
+    """Return the experiment's dataset under its eraser, from the cache or built; see `erased_dataset`."""
+    target = Target(experiment.config.eraser)
+    dtype, cache = getattr(torch, experiment.config.dtype), Cache(experiment.config.cache_dir)
     return erased_dataset(
-        job.source,
+        experiment.source,
         target.resolve(Eraser),
         target.options,
         dtype=dtype,
         cache=cache,
         left_out=left_out,
-        device=job.device,
+        device=experiment.device,
     )
 
 
-def split_positions(job: Job) -> Mapping[str, LabelledImages]:
+def split_positions(experiment: Experiment) -> Mapping[str, LabelledImages]:
     """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
 
     Returns:
         One entry per split, whose `images` are not pixels but positions, [n] int64.
     """
-    return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
+    return positions(experiment.source, whole_images(experiment.source, Cache(experiment.config.cache_dir)))
 
 
-def network(job: Job, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:
+def network(experiment: Experiment, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:
     """Build the network that a section names.
 
     Raises:
@@ -187,7 +310,7 @@ def network(job: Job, section: Options, input_shape: Sequence[int], num_outputs:
             f"{target.path}.reset_parameters must draw from the generator it is given: with equal generators it has "
             "drawn different weights, so that no run could be repeated; pass generator=generator to torch's functions"
         )
-    return model.to(job.device)
+    return model.to(experiment.device)
 
 
 def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
@@ -196,105 +319,6 @@ def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> s
     # "verb" is the command: an old key, kept because it is hashed into every run id
     asked = fingerprint({"verb": command, **described}, length=10)
     return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
-
-
-class Prepared(Protocol):
-    """A job's data and whatever else its command needs, loaded."""
-
-    @property
-    def dataset(self) -> ErasedDataset: ...
-
-    @property
-    def described(self) -> Mapping[str, Any]:
-        """Fields of result.json on data and model: "seeds", "num_classes", "train_size", "parameters"."""
-        ...
-
-    @property
-    def step_multiply_adds(self) -> float:
-        """The products of a step of the computation, on which its number of threads depends."""
-        ...
-
-
-L = TypeVar("L", bound=Prepared)
-Computed = Trained | Information  # the part of a result that the command computes
-
-
-@dataclass(frozen=True)
-class Functions(Generic[L]):
-    """A command's functions.
-
-    Attributes:
-        load: loads the data and builds the architecture.
-        compute: computes and returns the command's fields of the result.
-    """
-
-    load: Callable[[Job], L]
-    compute: Callable[[L, Run, Logger], Computed]
-
-
-@dataclass(frozen=True)
-class Execution:
-    """A job, and the functions that carry it out.
-
-    Attributes:
-        job: what to run.
-        functions: imports the functions; a finished run needs none.
-        axes: W&B metric patterns and the metric that is their x axis.
-    """
-
-    job: Job
-    functions: Callable[[], Functions]
-    axes: Mapping[str, str]
-
-    @functools.cached_property
-    def run_directory(self) -> Run:
-        """The run's directory and the files in it."""
-        return self.job.run_directory()
-
-    @property
-    def directory(self) -> Path:
-        """The path of the run's directory, whether or not it exists."""
-        return self.run_directory.directory
-
-    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
-        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
-
-        Args:
-            group: W&B group, e.g. the sweep.
-            wait: whether to wait while another process computes the run; if false, return None then.
-        """
-        run = self.run_directory
-        if (result := run.result) is not None:
-            log.info("%s has finished before: nothing to train", run.id)
-            run.tidy()
-            return result
-        make_folder("runs_dir", self.job.config.runs_dir)
-        run.require_plain()
-        make_folder("cache_dir", self.job.config.cache_dir)
-        _ = self.job.device  # a missing device is an error before anything is written
-        functions = self.functions()
-        with interruptible(at_once=True), run.claim(wait=wait) as claimed:
-            if not claimed:
-                return None
-            if (result := run.result) is not None:
-                log.info("%s was finished by another process: nothing to train", run.id)
-                return result
-            with _recorded(self.job, run):
-                return _carry_out(self, functions, run, group)
-
-
-@contextlib.contextmanager
-def _recorded(job: Job, run: Run) -> Iterator[None]:
-    """Record that a run is being computed, its log, and the reason if it ends early."""
-    # the whole configuration, also settings outside the run's identity such as device: a complete record
-    run.start(yaml.safe_dump(job.config.plain, sort_keys=False, allow_unicode=True))
-    try:
-        with logged(run.directory):
-            _log_code_changes(job, run)
-            yield
-    except BaseException as error:
-        run.fail(error)
-        raise
 
 
 @contextlib.contextmanager
@@ -313,40 +337,3 @@ def logged(directory: Path) -> Iterator[None]:
             raise
         finally:
             root.removeHandler(handler)
-
-
-def _carry_out(execution: Execution, functions: Functions[L], run: Run, group: str | None) -> Result:
-    job = execution.job
-    started = time.time()
-    prepared = functions.load(job)
-    config = job.config.plain
-    names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
-    wandb_options = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}
-    with Logger(job.config.logger, wandb_options, run.directory, execution.axes) as logger:
-        for split, certificate in prepared.dataset.certificate.items():
-            logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
-        logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        with threads_for(prepared.step_multiply_adds):
-            computed = dict(vars(functions.compute(prepared, run, logger)))
-        seconds = run.seconds()
-        timing = replace(computed.pop("timing", Timing()), seconds=seconds, started=started)
-        # "verb": the command's key in result.json, see `harness.result`
-        about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}
-        dataset = prepared.dataset
-        about |= {"certificate": dict(dataset.certificate), "versions": versions(job.device)}
-        about |= {"dim": dataset.dim, "smallest_class": dataset.smallest_class}
-        about["label_entropy_bits"] = label_entropy_bits(dataset.splits["train"].labels)
-        values = as_json({**about, **prepared.described, **computed, "timing": timing})
-        result = believed_result(values, run.directory)  # a report checks the same
-        logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
-        logger.result(result)
-        run.finish(result)
-    return result
-
-
-def _log_code_changes(job: Job, run: Run) -> None:
-    """Log which code has changed since an otherwise identical finished run."""
-    if (earlier := run.before_code_changed()) is not None:
-        now, then = job.code(), earlier.code
-        changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-        log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
