@@ -3,7 +3,7 @@
 import itertools
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib as mpl
 import numpy as np
@@ -70,6 +70,8 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
 
 
 class Own(nn.Module):
+    version: ClassVar[int] = 1  # or its source would identify it, and all that this file imports
+
     def __init__(self, num_classes: int, width: int = 3) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(6, width), nn.GELU(), nn.Linear(width, num_classes))
