@@ -73,7 +73,7 @@ def test_a_package_of_theirs_that_ours_hides_is_named(theirs: Path) -> None:
 @pytest.mark.parametrize(
     ("hiding", "package", "imported"),
     [
-        ("conf/__init__.py", "conf", "mdl import codelength"),
+        ("conf/__init__.py", "conf", "train import fit"),
         ("models/__init__.py", "models", "sample_info import unique_information"),
         ("train.py", "train", "mdl import codelength"),
     ],
