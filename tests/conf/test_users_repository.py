@@ -61,6 +61,13 @@ def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path
     assert f"python -m mdl --config-dir={theirs}/conf dataset=digits eraser=mine" in left.stdout, left.stderr
 
 
+def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None:
+    (theirs / "conf/__init__.py").unlink()
+    words = [f"--config-dir={theirs}/conf", "eraser=control", *TINY, "hydra/launcher=local"]
+    outcome = started(theirs, theirs, "mdl", "-m", *words)
+    assert outcome.stdout.splitlines()[-1] == "1 of 1 runs finished", outcome.stderr
+
+
 def test_a_package_of_theirs_that_ours_hides_is_named(theirs: Path) -> None:
     refused = started(theirs, CHECKOUT, "mdl", "--config-dir", f"{theirs}/conf", "model=theirs", "eraser=control")
     assert refused.returncode == 2
