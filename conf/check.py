@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
@@ -74,6 +75,9 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
     """
     try:
         checked: Any = _adapter(kind).validate_python(section)
+    except PydanticSchemaGenerationError as error:
+        reason = str(error).partition(". ")[0]
+        raise ConfigError(f"{prefix}*: {reason}: give options types that YAML has, e.g. int or list[str]") from None
     except ValidationError as error:
         # unknown keys first: a key that is missing may be one of them, misspelt
         errors = sorted(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)

@@ -71,7 +71,6 @@ def main(command: Command) -> None:
     require_current_folder()
     let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
-    sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
     show_log(logging.INFO)
     logging.getLogger("hydra").setLevel(logging.WARNING)

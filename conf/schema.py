@@ -92,7 +92,7 @@ def _with_lists(items: list[tuple[str, Any]]) -> Options:
 
 
 C = TypeVar("C", bound=Config)
-C_co = TypeVar("C_co", bound=Config, covariant=True)  # type of the configuration in a `harness.experiment.Job`
+C_co = TypeVar("C_co", bound=Config, covariant=True)  # type of the configuration in a `harness.experiment.Experiment`
 
 
 def plain(config: DictConfig) -> Options:

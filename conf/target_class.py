@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
@@ -30,6 +30,7 @@ CONFIGS = {  # command -> class of its configuration
     "sample_info": "sample_info.settings.SampleInfoConfig",
 }
 READ_RESULT = "harness.result.read_result"
+MODEL_CLASS = "models.any_module.model_class"  # makes a model of a class of modules or a function that makes one
 T = TypeVar("T")
 
 
@@ -66,12 +67,12 @@ class Target:
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
-            resolved = imported(self.path)
+            resolved = imported(MODEL_CLASS)(imported(self.path))
         except Exception as error:  # a module of the user's may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(resolved, type) and issubclass(resolved, kind)):
-            networks = "; a network, of models.classifier.Classifier" if base == TARGETS["model"] else ""
+            networks = ", a torch.nn.Module or a function that makes one" if base == TARGETS["model"] else ""
             raise ConfigError(refused + networks)
         return resolved
 
@@ -216,9 +217,10 @@ def check_target(key: str, section: Options, kind: str) -> Options:
                 f"{target.path}: option {name} must be keyword-only: write it after *, e.g. *, {name}: int"
             )
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
-    checked = check(
-        f"{key}.", section, section_of({"name": str, "_target_": str, **keyword_only(target.schema), **nested})
-    )
+    options = {**keyword_only(target.schema), **nested}
+    for name in resolved.optional if kind == "model" else ():
+        options[name] = NotRequired[options[name]]
+    checked = check(f"{key}.", section, section_of({"name": str, "_target_": str, **options}))
     for within, kind_within, part in Target(checked).nested_sections():
         check_target(f"{key}.{within}", part, kind_within)
     if kind == "eraser":

@@ -41,6 +41,7 @@ from harness.run_directory import RESULTS_VERSION, Run
 from harness.sample_info_fields import Information
 from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
+from models.any_module import AnyModule
 from models.classifier import Classifier, Model, is_repeatable
 
 log = logging.getLogger(__name__)
@@ -309,6 +310,12 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
         raise ValueError(
             f"{target.path}.reset_parameters must draw from the generator it is given: with equal generators it has "
             "drawn different weights, so that no run could be repeated; pass generator=generator to torch's functions"
+        )
+    if isinstance(model, AnyModule):
+        log.info(
+            "%s: seeds cannot be stacked, and one train.lr need not suit all widths (no μP): a subclass of "
+            "models.classifier.Classifier can have both",
+            target.path,
         )
     return model.to(experiment.device)
 

@@ -2,13 +2,16 @@
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from models.classifier import Classifier, is_repeatable
+from models.classifier import Classifier, Model, is_repeatable
 
 _EXAMPLES = 3  # of the batch that tries a network out
 
@@ -19,27 +22,45 @@ class AnyModule(Classifier):
     It trains one seed after another (no stacking) and at one learning rate for all weights (no μP).
 
     Args:
-        network: a function without arguments that makes a module, and is called again for each seed; or a module, which
-            is copied, and whose parts draw weights anew by `reset_parameters()` as PyTorch's layers do: weights that it
+        network: a class or function that makes a module, and is called again for each seed; or a module, which is
+            copied, and whose parts draw weights anew by `reset_parameters()` as PyTorch's layers do: weights that it
             was given in another way are lost in the copy.
-        example_shape: of what the module takes, without the batch.
-        num_classes: k; the module returns logits [B, k].
+        example_shape: of what the module takes, without the batch. A class or function with an argument `input_shape`
+            gets it.
+        num_classes: k; the module returns logits [B, k]. A class or function with an argument `num_classes` gets it.
+        options: other arguments of the class or function, by name.
 
     Raises:
         ValueError: it cannot be trained from several seeds: says why, and what to change.
     """
 
-    def __init__(self, network: nn.Module | Callable[[], Any], example_shape: Sequence[int], num_classes: int) -> None:
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[..., Any],
+        example_shape: Sequence[int],
+        num_classes: int,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
-        self._make = None if isinstance(network, nn.Module) else network
         self.name = _name(network)
+        self._make = None
+        if not isinstance(network, nn.Module):
+            of_data = {"input_shape": tuple(example_shape), "num_classes": num_classes}
+            asked = {name: value for name, value in of_data.items() if name in _arguments(network)}
+            self._make = functools.partial(network, **(options or {}), **asked)
         try:
             with _seeded(torch.Generator().manual_seed(0)):
-                made = copy.deepcopy(network) if isinstance(network, nn.Module) else network()
+                made = copy.deepcopy(network) if self._make is None else self._make()
         except TypeError as error:
-            raise self._refused(f"it cannot be called without arguments ({error})", "wrap it in a lambda") from error
+            named = ", ".join(self._make.keywords if self._make else ())
+            how, remedy = (f"with {named}", "correct them") if options else ("without arguments", "wrap it in a lambda")
+            raise self._refused(f"it cannot be called {how} ({error})", remedy) from error
         if not isinstance(made, nn.Module):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
+        if isinstance(made, Classifier):  # its weights are not drawn yet
+            raise self._refused("it makes a models.classifier.Classifier", "pass that, or name its class in _target_")
         self.network = made
         self.given = None  # weights of a module that was passed, before others are drawn
         if isinstance(network, nn.Module):
@@ -65,6 +86,11 @@ class AnyModule(Classifier):
                     if (reset := _reset_of(part)) is not None:
                         reset()
 
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options, and the version of this class, which initialises the module."""
+        return {**options, "any_module": AnyModule.version}
+
     def _require_resettable(self) -> None:
         lost = [
             name or type(part).__name__
@@ -82,6 +108,8 @@ class AnyModule(Classifier):
                 f"{names[0]} is frozen (requires_grad=False), and every parameter is drawn anew and trained",
                 "pass the frozen part's outputs as x",
             )
+        if lazy := [name for name, parameter in self.network.named_parameters() if nn.parameter.is_lazy(parameter)]:
+            raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
         if not is_repeatable(self):
             raise self._refused(
                 "it has drawn different weights from equal seeds, so that nothing could be repeated",
@@ -135,6 +163,62 @@ class AnyModule(Classifier):
 
     def _refused(self, reason: str, remedy: str) -> ValueError:
         return ValueError(f"model={self.name}: {reason}: {remedy}")
+
+
+@functools.cache
+def model_class(target: Any) -> Any:
+    """Return the model class of what a configuration's `_target_` names, for a class of modules or a function.
+
+    Its options are the arguments besides `input_shape` and `num_classes`, except those whose default no YAML file can
+    hold. Vectors, which datasets hold as images [d, 1, 1], reach the module as [B, d].
+
+    Args:
+        target: any object; one that is a model already, or neither a class of modules nor a function, is returned.
+    """
+    is_module = inspect.isclass(target) and issubclass(target, nn.Module) and not issubclass(target, Model)
+    if not (is_module or inspect.isfunction(target)):
+        return target
+    arguments = {
+        name: argument
+        for name, argument in _arguments(target).items()
+        if name not in ("input_shape", "num_classes")
+        and (argument.default is argument.empty or _plain(argument.default))
+    }
+
+    def __init__(self: AnyModule, input_shape: Sequence[int], num_classes: int, /, **options: Any) -> None:  # noqa: N807
+        shape = input_shape if max(input_shape[1:]) > 1 else input_shape[:1]
+        AnyModule.__init__(self, target, shape, num_classes, options)
+
+    hints = typing.get_type_hints(target.__init__ if is_module else target)
+    __init__.__annotations__ = {name: hints.get(name, Any) for name in arguments}
+    signature = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in arguments.values()])
+    contents = {
+        "__init__": __init__,
+        "__signature__": signature,
+        "__doc__": target.__doc__,
+        "__module__": target.__module__,
+        "__qualname__": target.__qualname__,
+        "optional": [name for name, each in arguments.items() if each.default is not each.empty],
+    }
+    version = {"version": vars(target)["version"]} if "version" in vars(target) else {}
+    return type(target.__name__, (AnyModule,), contents | version)
+
+
+def _arguments(network: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a class or function that may be given by name; none of one that does not tell."""
+    try:
+        arguments = inspect.signature(network).parameters
+    except (TypeError, ValueError):
+        return {}
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: argument for name, argument in arguments.items() if argument.kind in named}
+
+
+def _plain(value: Any) -> bool:
+    """Return whether a YAML file can hold a value."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _name(network: object) -> str:

@@ -1,7 +1,7 @@
 """Base classes of predictors and of networks: images in, class logits out, initialised from a generator."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -18,9 +18,11 @@ class Model(ABC):
     Attributes:
         version: of its numbers: raised by every change that moves them, and part of a run's identity. A subclass
             without one of its own is known by its source (`erasure.code_identity`).
+        optional: options that a configuration may leave out.
     """
 
     version: ClassVar[int]
+    optional: ClassVar[Collection[str]] = ()
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -34,7 +36,7 @@ class Model(ABC):
 
 
 class Classifier(nn.Module, Model):
-    """Base class of networks.
+    """Base class of networks; `models.any_module` makes one of any `torch.nn.Module`.
 
     Attributes:
         stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through

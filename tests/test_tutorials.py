@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import runpy
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import pyplot
 
 from conf.groups import look_in
 
 ROOT = Path(__file__).parent.parent
 MODULE = re.compile(r'(?:PYTHONPATH="(\w+):\$PYTHONPATH" )?python -m (.*)')
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e-\d+)?")
 PAGES = [page for page in sorted((ROOT / "docs/tutorials").glob("*.md")) if page.stem != "index"]
 
 
@@ -70,3 +73,19 @@ def test_what_stands_on_the_page_happens(page: Path, tmp_path: Path, monkeypatch
         else:
             printed = ran_python(code, names) if language == "python" else ran_shell(code)
     assert checked
+
+
+def test_the_notebook_prints_what_is_stored_in_it_and_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = json.loads((ROOT / "docs/tutorials/codelength.ipynb").read_text())
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            printed = ran_python("".join(cell["source"]), names)
+            stored = "".join(line for output in cell["outputs"] for line in output.get("text", []))
+            assert NUMBER.sub("", printed) == NUMBER.sub("", stored)
+            # the threads of the machine move the network that the notebook trains
+            expected = [*map(float, NUMBER.findall(stored))]
+            assert [*map(float, NUMBER.findall(printed))] == pytest.approx(expected, rel=0.1, abs=0.05), printed
+    assert [len(ax.lines) for ax in names["figure"].axes] == [4, 4]  # before, after and the uniform code of each
+    pyplot.close(names["figure"])

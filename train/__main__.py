@@ -1,9 +1,12 @@
 """python -m train: one training on the whole training split; loss curves and final losses."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
 
 from conf.command import Command, main
 

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from conf.command import Task, run_path
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
+from conf.groups import CONF
 from conf.sweep_files import Sweep, SweepJob
 from conf.terminal import show_log
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended, has_finished, in_turn
@@ -155,7 +157,8 @@ class Submitit(SweepLauncher):
         return DelayedSubmission(callable_, *arguments)
 
     def _begin(self, state: Any) -> None:
-        """Restore in this process the state of Hydra in the one that launched the sweep."""
+        """Restore in this process the state of Hydra, and the path, in the one that launched the sweep."""
+        sys.path.insert(0, str(CONF.parent))  # as in mdl/__main__.py
         show_log(logging.INFO, force=True)
         Singleton.set_state(state)
         setup_globals()

@@ -14,11 +14,10 @@ from tests.conf.test_schema import GOOD, Own, changed
 from train.settings import TrainSettings
 
 OWN_NETWORKS = """
-from torch import nn
 from models.classifier import Classifier
+neither = 3
 class Abstract(Classifier): forward = None
 class Network(Abstract): reset_parameters = None
-class Module(nn.Module): ...
 class Untyped(Network):
     def __init__(self, input_shape, num_classes, *, degree, sketch: None): ...
 class Positional(Network):
@@ -26,7 +25,7 @@ class Positional(Network):
 """
 REFUSED_NETWORKS = {
     "Abstract": "own_networks.Abstract: has no reset_parameters: every model defines it",
-    "Module": r"own_networks.Module: must be a subclass of .*Model; a network, of models.classifier.Classifier",
+    "neither": r"own_networks.neither: must be a subclass of .*Model, a torch.nn.Module or a function that makes one$",
     "Untyped": "own_networks.Untyped: option degree has no type: write one, e.g. degree: int",
     "Positional": r"own_networks.Positional: option degree must be keyword-only: write it after \*",
 }

@@ -1,4 +1,4 @@
-"""Erasers and models in a repository of the user's own, which also has a train.py, a models/ and a conf/."""
+"""Erasers and networks in a repository of the user's own, which also has a train.py, a models/ and a conf/."""
 
 import os
 import subprocess
@@ -10,15 +10,26 @@ import pytest
 from tests.conftest import ERASER
 
 CHECKOUT = Path(__file__).parents[2]
-TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
+TINY = ["model=net", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
+
+NETWORK = """
+from torch import nn
+
+def net(input_shape: list[int], num_classes: int, width: int, act: str = "GELU") -> nn.Module:
+    inputs = input_shape[1] ** 2
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), getattr(nn, act)(), nn.Linear(width, num_classes))
+"""
 
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
     for name, text in {
         "train.py": "raise RuntimeError('their train.py was imported')",
+        "conf/__init__.py": "raise RuntimeError('their conf/ was imported')",
         "models/__init__.py": "raise RuntimeError('their models/ was imported')",
         "mine.py": ERASER.format(name="Mine", result="x * 0 + self.mean"),
+        "mynets.py": NETWORK,
+        "conf/model/net.yaml": "# of mynets\nname: net\n_target_: mynets.net\nwidth: 4\n",
         "conf/eraser/mine.yaml": "# to the mean\nname: mine\n_target_: mine.Mine\n",
         "conf/model/theirs.yaml": "# of models/\nname: theirs\n_target_: models.theirs.Theirs\n",
     }.items():
@@ -34,19 +45,27 @@ def started(theirs: Path, at: Path, *words: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_an_eraser_of_theirs_is_listed_run_and_found(theirs: Path) -> None:
+def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path) -> None:
     mine = [f"--config-dir={theirs}/conf", "eraser=mine"]
     shown = started(theirs, CHECKOUT, "mdl", *mine, "--help", "eraser")
     assert "* mine              to the mean" in shown.stdout, shown.stderr
     run = [*mine, *TINY, f"runs_dir={theirs}/runs", f"cache_dir={theirs}/cache"]
     outcome = started(theirs, theirs, "mdl", *run)  # in the middle of what is theirs
     assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.startswith("mdl-digits-mine-linear-")
+    assert outcome.stdout.startswith("mdl-digits-mine-net-")
+    assert "mynets.net: seeds cannot be stacked" in outcome.stderr
     (result,) = theirs.glob("runs/mdl-*/result.json")
     result.unlink()
     words = ["scripts.manage_sweep", "status", f"{theirs}/runs", "--retry-failed", "--", f"--config-dir={theirs}/conf"]
     left = started(theirs, CHECKOUT, *words)  # of which only the run's directory tells
     assert f"python -m mdl --config-dir={theirs}/conf dataset=digits eraser=mine" in left.stdout, left.stderr
+
+
+def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None:
+    (theirs / "conf/__init__.py").unlink()
+    words = [f"--config-dir={theirs}/conf", "eraser=control", *TINY, "hydra/launcher=local"]
+    outcome = started(theirs, theirs, "mdl", "-m", *words)
+    assert outcome.stdout.splitlines()[-1] == "1 of 1 runs finished", outcome.stderr
 
 
 def test_a_package_of_theirs_that_ours_hides_is_named(theirs: Path) -> None:
@@ -55,4 +74,24 @@ def test_a_package_of_theirs_that_ours_hides_is_named(theirs: Path) -> None:
     assert refused.stderr.splitlines()[-1] == (
         "_target_=models.theirs.Theirs: cannot be imported (No module named 'models.theirs'; "
         f"models is {CHECKOUT}/models: a package of yours needs another name)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hiding", "package", "imported"),
+    [
+        ("conf/__init__.py", "conf", "train import fit"),
+        ("models/__init__.py", "models", "sample_info import unique_information"),
+        ("train.py", "train", "mdl import codelength"),
+    ],
+)
+def test_a_package_of_ours_that_theirs_hides_is_named(theirs: Path, hiding: str, package: str, imported: str) -> None:
+    for other in {"conf/__init__.py", "models/__init__.py", "train.py"} - {hiding}:
+        (theirs / other).unlink()
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-c", f"from {imported}"]
+    refused = subprocess.run(command, cwd=theirs, env=environment, capture_output=True, text=True, check=False)
+    assert refused.stderr.splitlines()[-1] == (  # `erasure.checkout`
+        f"ImportError: {theirs}/{hiding} hides the package {package} of {CHECKOUT}: rename it, or start Python where "
+        "it is not imported"
     )

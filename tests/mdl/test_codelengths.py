@@ -3,7 +3,7 @@
 import itertools
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib as mpl
 import numpy as np
@@ -19,12 +19,14 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from conf.compose import composed
+from conf.schema import validate
 from erasure import LeaceEraser
 from harness.experiment import Experiment, split_positions
 from harness.result import MdlResult
 from mdl import codelength
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
+from models.polynomial import PolynomialClassifier
 from train.randomness import permutation
 
 RNG = np.random.default_rng(0)
@@ -65,6 +67,34 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
     tested = [point.ce_test_bits for point in result.curve]
     assert [list(losses) for _, losses in code.curve.groupby("n")["test_loss_bits"]] == tested
     assert code.label_bits.sum(1) == pytest.approx(np.array(code.total_bits), rel=1e-5)
+
+
+class Own(nn.Module):
+    version: ClassVar[int] = 1  # or its source would identify it, and all that this file imports
+
+    def __init__(self, num_classes: int, width: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, width), nn.GELU(), nn.Linear(width, num_classes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def test_a_network_that_yaml_names_costs_what_it_costs_in_python(tmp_path: Path) -> None:
+    words = [*in_file(tmp_path), "eraser=control", f"runs_dir={tmp_path}/runs", "seeds=[3,5]", "train=quick"]
+    plain = composed("mdl", [*words, "mdl.validation=prefix", "mdl.num_chunks=3"], MdlConfig).plain
+    section = {"name": "own", "_target_": f"{__name__}.Own"}
+    config, wide = (
+        validate({**plain, "model": section | options}, MdlConfig) for options in (dict[str, int](), {"width": 4})
+    )
+    experiment = Experiment.from_config("mdl", config)
+    index = split_positions(experiment)["train"].images.numpy()
+    result = COMMAND.experiment(config).carry_out()
+    assert isinstance(result, MdlResult)
+    code = codelength(X[index], Y[index], lambda: Own(2), **{**QUICK, "seeds": [3, 5]})
+    assert code.total_bits == result.mdl.total_bits
+    assert codelength(X[index], Y[index], Own, **{**QUICK, "seeds": [3, 5]}).total_bits == code.total_bits
+    assert experiment.identity() != Experiment.from_config("mdl", wide).identity()
 
 
 def plain_loop(x: NDArray, y: NDArray, probe: LogisticRegression, sizes: list[int], seed: int) -> float:
@@ -242,6 +272,8 @@ FROZEN[0].requires_grad_(False)
         (lambda: 3, "returned a int"),
         (SVC(), "SVC: pass a scikit-learn classifier that has predict_proba"),
         (nn.Linear, "cannot be called without arguments"),
+        (lambda: nn.LazyLinear(2), "weight has no shape before the first examples"),
+        (PolynomialClassifier, r"makes a models.classifier.Classifier: pass that"),
         ("mpl", "choose from .*mlp"),
         ({"name": "mlp", "widht": 3}, "widht: did you mean width"),
     ],

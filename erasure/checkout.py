@@ -1,0 +1,24 @@
+"""The packages of a checkout beside the library, which modules of the user's may hide."""
+
+import importlib.machinery
+import sys
+from pathlib import Path
+
+_PACKAGES = ("conf", "models", "harness", "train")  # what `mdl` and `sample_info` import
+
+
+def require_own_packages() -> None:
+    """Refuse modules of the user's that have the names of this checkout's packages; runs none.
+
+    Raises:
+        ImportError: names the file and the remedy.
+    """
+    root = Path(__file__).parents[1]
+    for name in _PACKAGES:
+        loaded = sys.modules.get(name)
+        spec = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(name)
+        if spec is None or spec.origin is None or Path(spec.origin).resolve() != root.resolve() / name / "__init__.py":
+            hiding = spec.origin if spec and spec.origin else f"a folder {name}"
+            raise ImportError(
+                f"{hiding} hides the package {name} of {root}: rename it, or start Python where it is not imported"
+            )
