@@ -181,6 +181,20 @@ class Experiment(Generic[C_co]):
         """The run's directory and the files in it, whether or not it exists yet."""
         return Run(self.config.runs_dir, self.identity())
 
+    def require_network(self) -> "Experiment[C_co]":
+        """Return this experiment, if its model is a network.
+
+        Raises:
+            ValueError: its model has no weights, and there is nothing to train.
+        """
+        if not issubclass(self.model, Classifier):
+            name = self.config.model["name"]
+            raise ValueError(
+                f"model={name}: has no weights, and python -m {self.command} needs a network, e.g. model=mlp; "
+                f"python -m mdl model={name} computes the codelength of the labels with this model"
+            )
+        return self
+
     def control(self) -> "Experiment[C_co]":
         """Return the same experiment with nothing erased."""
         return replace(self, config=replace(self.config, eraser=CONTROL))

@@ -28,11 +28,11 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     """
     from conf.unread_options import require_read
     from harness.device_and_precision import pick_precision
+    from harness.experiment import Experiment
     from mdl.settings import unread_options
     from models.kernel import KernelModel
-    from train.training_job import training_job
 
-    described, settings = training_job("mdl", config), config.mdl
+    described, settings = Experiment.from_config("mdl", config.with_precision()), config.mdl
     is_kernel = issubclass(described.model, KernelModel)
     is_published = not is_kernel and config.train.protocol == "published"
     code = "kernel" if is_kernel else "train.protocol=published" if is_published else f"mdl.code={settings.code}"

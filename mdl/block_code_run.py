@@ -19,7 +19,6 @@ from train.early_stopping import warn_of_unlike_validation
 from train.ensemble import Scores
 from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
-from train.save_weights import save_weights
 
 
 def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
@@ -78,6 +77,6 @@ def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
 
     def save(fitted: Fit, test: Scores) -> None:
         save_test_bits(run, prepared.seeds, test.example_bits)
-        save_weights(prepared, run, fitted)
+        prepared.save_weights(run, fitted)
 
     return save

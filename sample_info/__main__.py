@@ -27,12 +27,11 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     from sample_info.data_summarization import summary_model
     from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
-    from train.training_job import require_network
 
     require_read(config, config.unread_options())
     settings = config.sample_info
     require_known(settings.references.methods)
-    described = require_network(Experiment.from_config("sample_info", config))
+    described = Experiment.from_config("sample_info", config).require_network()
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         described = replace(described, source=ClassSubset.of(described.source, settings.classes))

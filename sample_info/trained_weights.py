@@ -12,7 +12,7 @@ from torch import Tensor
 from conf import Options
 from erasure.store.checked_files import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
-from train.save_weights import WEIGHTS
+from train.prepared_training import WEIGHTS
 
 _REMEDY = "score with the model.* options of that python -m train run, on images of the same shape"
 

@@ -22,10 +22,10 @@ WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged wh
 def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
     """Return the experiment of a configuration."""
     from conf.unread_options import no_effect, require_read
+    from harness.experiment import Experiment
     from train.prepared_training import load
-    from train.training_job import require_network, training_job
 
-    described = require_network(training_job("train", config))
+    described = Experiment.from_config("train", config.with_precision()).require_network()
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     require_read(config, {"train.published": no_effect("python -m train", "python -m mdl train=published")})

@@ -9,14 +9,18 @@ from typing import Generic, TypeVar
 import torch
 
 from erasure.pipeline import ErasedDataset
+from erasure.store.checked_files import save_tensors
 from harness.experiment import Experiment, erased, network
 from harness.run_directory import Run
 from models.classifier import count_parameters
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
+from train.epoch_trainer import Fit
 from train.settings import TrainingConfig, TrainSettings
 from train.stacking_rule import Stacking, choose, step_multiply_adds
+
+WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 log = logging.getLogger(__name__)
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of an experiment
@@ -73,6 +77,12 @@ class PreparedTraining(PreparedData, Generic[C_co]):
     def checkpoints(self, run: Run) -> Checkpoints:
         """Return the place of the run's unfinished trainings."""
         return Checkpoints(run.directory, self.settings.checkpoint_every_s, run.require_lease)
+
+    def save_weights(self, run: Run, fitted: Fit) -> None:
+        """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
+        run.require_lease()
+        about = {"seeds": list(self.seeds), "model": self.experiment.model_identity}
+        save_tensors(run.directory / WEIGHTS, fitted.best, about)
 
     @property
     def step_multiply_adds(self) -> float:

@@ -1,7 +1,7 @@
 """Settings of a training, the options of `conf/train`, and the configuration of `python -m train`."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -88,6 +88,17 @@ class TrainingConfig(Config):
     """The configuration of a command that trains networks."""
 
     train: TrainSettings
+
+    def with_precision(self) -> Self:
+        """Return the configuration with `train.precision` resolved, never "auto".
+
+        Raises:
+            ValueError: a device that is not there.
+        """
+        from harness.device_and_precision import pick_precision
+
+        precision = pick_precision(self.train.precision, self.device)
+        return replace(self, train=replace(self.train, precision=precision))
 
 
 @dataclass(frozen=True, kw_only=True)

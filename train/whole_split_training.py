@@ -16,7 +16,6 @@ from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
-from train.save_weights import save_weights
 from train.settings import TrainConfig
 
 
@@ -51,7 +50,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
             stack=prepared.stacking.stack,
             checkpoints=prepared.checkpoints(run),
         )
-    save_weights(prepared, run, fitted)
+    prepared.save_weights(run, fitted)
     test = fitted.score(prepared.data["test"])
     save_test_bits(run, prepared.seeds, test.example_bits)
     losses = [row for curve in fitted.curves for row in curve.rows(len(train))]

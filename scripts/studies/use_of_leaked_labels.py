@@ -22,6 +22,7 @@ from conf.compose import composed
 from erasure.dataset import LabelledImages
 from erasure.progress import Display
 from erasure.store.checked_files import load_tensors
+from harness.experiment import Experiment
 from harness.results.run_labels import display_name
 from harness.results.table import Table
 from harness.statistics import Spread
@@ -30,10 +31,8 @@ from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.device_images import as_trained_on
 from train.ensemble import Weights
-from train.prepared_training import PreparedTraining, load
-from train.save_weights import WEIGHTS
+from train.prepared_training import WEIGHTS, PreparedTraining, load
 from train.settings import TrainConfig
-from train.training_job import training_job
 
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "
@@ -110,7 +109,7 @@ def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
     Raises:
         ValueError: the run has no weights.
     """
-    experiment = training_job("train", composed("train", overrides, TrainConfig))
+    experiment = Experiment.from_config("train", composed("train", overrides, TrainConfig).with_precision())
     path = experiment.run.directory / WEIGHTS
     if not path.exists():
         raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")

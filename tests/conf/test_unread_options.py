@@ -34,7 +34,7 @@ CODES = {  # command lines of a few seconds
     "mdl.code=blocks": ["model=linear", "train=quick", "train.max_epochs=2"],
 }
 # where settings are composed, hashed and stored, and where they are looked at only to choose or to check
-NOT_COMPUTING = ("dataclasses", "conf.", "harness.", "mdl.__main__", "train.training_job", "sample_info.settings")
+NOT_COMPUTING = ("dataclasses", "conf.", "harness.", "mdl.__main__", "train.settings", "sample_info.settings")
 
 REFUSED = {
     "model=kernel train.lr=0.1": "train.lr=0.1: has no effect with model=kernel, only with a network, e.g. model=mlp",

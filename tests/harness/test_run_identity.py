@@ -15,7 +15,6 @@ from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
 from tests.made_up_runs import made_up
-from train.training_job import training_job
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
 MODEL = """
@@ -27,7 +26,7 @@ class Mine(PolynomialClassifier):
 
 
 def experiment(*overrides: str) -> Experiment[MdlConfig]:
-    return training_job("mdl", composed("mdl", overrides, MdlConfig))
+    return Experiment.from_config("mdl", composed("mdl", overrides, MdlConfig).with_precision())
 
 
 def finished(command, *overrides: str) -> tuple[str, float]:

@@ -23,7 +23,7 @@ from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer
 from train.learning_order_report import past_means_step, samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
-from train.save_weights import WEIGHTS
+from train.prepared_training import WEIGHTS
 from train.settings import TrainSettings
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]

@@ -14,7 +14,7 @@ from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from train import whole_split_training
 from train.__main__ import COMMAND as TRAIN
-from train.save_weights import WEIGHTS
+from train.prepared_training import WEIGHTS
 
 TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
 
