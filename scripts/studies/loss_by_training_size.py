@@ -1,11 +1,12 @@
 """Losses by number of training images, of exact and truncated QLEACE and of the published recipe.
 
-    python -m scripts.studies.loss_by_training_size docs/study docs/study_published
+    python -m scripts.studies.loss_by_training_size docs/study docs/study_published [--out docs/truncated_qleace.svg]
 
 Prints two tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for
 every number and size of images for which both maps of QLEACE were run; the second of the published one
 (train=published), each setting that was run. Both have also what unfinished runs have trained; the second has the
-lowest validation loss of unfinished trainings in parentheses.
+lowest validation loss of unfinished trainings in parentheses. `--out` draws the first table's last row of each network
+at 32 × 32.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import pandas as pd
 from conf import Options
 from conf.command_process import exit_code
 from erasure.store.checked_files import read_json
+from harness.figure_helpers import figure_at
 from harness.result import MdlResult, TrainedResult, parsed
 from harness.result_fields import Point
 from harness.results.run_labels import display_name
@@ -40,8 +42,11 @@ def points(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterato
             yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
 
 
-def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the first table in Markdown: test loss and accuracy."""
+Rows = dict[tuple[str, int, int], dict[str, list[Sequence[float]]]]
+
+
+def qleace_rows(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Rows:
+    """Return test loss and accuracy of every seed by model, image size and training size, then by eraser."""
     scores = [(one.config, one.train_size, one.final.loss_bits, one.final.accuracy) for one in results]
     for config, point in points(results, folders):
         scores += [(config, point.n, point.ce_test_bits, point.test_accuracy)] if point.test_accuracy else []
@@ -53,12 +58,46 @@ def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> I
             seeds = rows[model["name"], size, n][config["eraser"]["name"]]
             for seed, *score in zip(config["seeds"], losses, accuracies, strict=True):
                 seeds.setdefault(seed, score)
+    return {
+        key: {eraser: list(seeds.values()) for eraser, seeds in row.items()}
+        for key, row in sorted(rows.items())
+        if {"qleace", "qleace_truncated"} <= set(row)
+    }
+
+
+def qleace_lines(rows: Rows) -> Iterator[str]:
+    """Yield the first table in Markdown: test loss and accuracy."""
     yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
     yield "| --- " * (len(QLEACE) + 1) + "|"
-    for (model, size, n), row in sorted(rows.items()):
-        if {"qleace", "qleace_truncated"} <= set(row):
-            shown = (_shown(list(row[eraser].values())) if eraser in row else "" for eraser in QLEACE)
-            yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+    for (model, size, n), row in rows.items():
+        shown = (_shown(row[eraser]) if eraser in row else "" for eraser in QLEACE)
+        yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+
+
+_BARS = {
+    "control": ("not erased", "#4d4d4d"),
+    "qleace": ("QLEACE, exact", "#1f78b4"),
+    "qleace_truncated": ("QLEACE, eigenvalues dropped", "#e31a1c"),
+}
+
+
+def draw(rows: Rows, path: Path) -> None:
+    """Draw the test losses of each network's largest training set at 32 × 32, a bar per eraser."""
+    largest = {model: row for (model, size, _), row in rows.items() if size == 32}  # in order of size: the last stays
+    with figure_at(path, 7.5, 0.6 + 1.15 * len(largest)) as figure:
+        ax = figure.subplots()
+        ax.grid(visible=False)
+        for i, row in enumerate(largest.values()):
+            for j, (eraser, (name, colour)) in enumerate(_BARS.items()):
+                losses, y = [loss for loss, _ in row[eraser]], 4 * i + j
+                ax.barh(y, mean := sum(losses) / len(losses), color=colour, height=0.85)
+                seeds = f"{len(losses)} seed{'s' if len(losses) > 1 else ''}"
+                ax.text(mean + 0.02, y, f"{name}: {mean:.2f} ({seeds})", va="center", fontsize=9)
+        ax.set_yticks([4 * i + 1 for i in range(len(largest))], [display_name(model) for model in largest])
+        ax.tick_params(axis="y", length=0)
+        ax.invert_yaxis()
+        ax.set_xlim(0, 1.75)
+        ax.set_xlabel("test loss (bits per label)")
 
 
 def _shown(scores: Sequence[Sequence[float]]) -> str:
@@ -90,14 +129,18 @@ def show(options: argparse.Namespace) -> int:
     results = list(results_in(options.runs))
     if not results:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run on images of CIFAR-10")
-    tables = qleace_lines(results, options.runs), size_lines(results, options.runs)
+    rows = qleace_rows(results, options.runs)
+    tables = qleace_lines(rows), size_lines(results, options.runs)
     print("\n\n".join("\n".join(lines) for lines in tables))
+    if options.out is not None:
+        draw(rows, options.out)
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.loss_by_training_size", __doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    parser.add_argument("--out", type=Path, help="SVG file for a figure of the first table; a PDF comes beside it")
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 
