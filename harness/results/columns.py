@@ -5,7 +5,6 @@ A column shows one or a few numbers of an entry (`harness.results.arrange`).
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -14,18 +13,6 @@ from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 from harness.statistics import LEVEL, Difference, compression, deviation_over
-
-
-def _marked(trainings: str, column: Column) -> Column:
-    """Mark where seeds are missing, and trainings on the plateau or at their initial weights, of those it rests on."""
-    counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
-
-    def text(entry: Row) -> str:
-        shown = column.text(entry)
-        marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
-        return " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""  # no mark of no number
-
-    return replace(column, text=text)
 
 
 def _difference(heading: str, column: str, meaning: str = "") -> Column:
@@ -62,6 +49,17 @@ def seeds_of(entry: Row) -> int:
 
 
 _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
+_TRAININGS = {  # by column, the trainings that its number rests on (`measures_of`), and what the notes call them
+    "bits_per_label": ("coding", "trainings"),
+    "calibrated_bits_per_label": ("coding", "trainings"),
+    "published_units": ("trainings", "trainings of all sizes"),
+    "test_loss_bits": ("final", "trainings on the whole split"),
+}
+_HAPPENED = {
+    "untrained": "the untrained network was scored, as the validation loss never improved",
+    "on_plateau": "the training loss stayed at the label entropy until training stopped: the number does not say what "
+    "the network can learn",
+}
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 _CROSSING = _csv("crossing_size", "crossing_epoch")
 RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
@@ -77,14 +75,14 @@ SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
 # columns of the codelength
 CODES = (
-    _marked("coding", spread(
+    spread(
         "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
-    )),
+    ),
     _difference("Δ to control", "bits_per_label", "of the codelength"),
-    _marked("coding", spread(
+    spread(
         "calibrated", "calibrated_bits_per_label", ".3f",
         "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-    )),
+    ),
     spread(
         "excess (bits)", "excess_bits", ",.0f",
         "codelength of all labels less N times the test loss (docs/codes.md)",
@@ -95,10 +93,10 @@ CODES = (
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
     ),
     spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
-    _marked("trainings", spread(
+    spread(
         "Table 16's unit", "published_units", ".3f",
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
-    )),
+    ),
 )  # fmt: skip
 # columns of the codelength that CSV has only where they are shown
 ON_REQUEST = (
@@ -115,9 +113,9 @@ ON_REQUEST = (
 )  # fmt: skip
 # columns of networks trained on everything
 FINALS = (
-    _marked("final", spread(
+    spread(
         "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"
-    )),
+    ),
     spread("accuracy (%)", "accuracy", ".1f", scale=100),
     _difference("Δ of test loss", "test_loss_bits", "to the control's"),
     Column(
@@ -176,7 +174,10 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     possible = [BY_NAME[name] for name in names or _USUAL[comparison.command]]
     shown = [column for column in possible if of_codes or column in FINALS]
     also = (*WHO, *_CSV_ALONE, *(CODES if of_codes else ()), *FINALS)
-    return Table.of(comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title)
+    remarks = [*_training_remarks(shown, entries), *incomplete_remarks(entries)]
+    return Table.of(
+        comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title, remarks
+    )
 
 
 def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
@@ -191,8 +192,36 @@ def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
+def _training_remarks(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
+    """Say which trainings behind the shown numbers were stopped on the plateau, or kept their initial weights."""
+    sentences = []
+    for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
+        for count, happened in _HAPPENED.items():
+            counts = [(entry, entry[f"{kind}_{count}"]) for entry in entries]
+            of = [f"{_who(entry, entries)}: in {of}" for entry, of in counts if of]
+            sentences += [f"{'; '.join(of)} {trainings} {happened}."] if of else []
+    return sentences
+
+
+def incomplete_remarks(entries: Sequence[Row]) -> list[str]:
+    """Say which rows have no result, and which fewer seeds than others of the model."""
+    of = {
+        finished: [f"{_who(entry, entries)} ({entry['incomplete']})" for entry in entries
+                   if entry["incomplete"] and bool(entry["runs"]) == finished]
+        for finished in (False, True)
+    }  # fmt: skip
+    starts = {False: "No result yet", True: "Some seeds have not finished"}
+    return [f"{starts[finished]}: {', '.join(rows)}." for finished, rows in of.items() if rows]
+
+
+def _who(entry: Row, entries: Sequence[Row]) -> str:
+    """Return the eraser of a row, after what tells the row from others of this eraser."""
+    several = [part for part in ("dataset", "model") if len({one[part] for one in entries}) > 1]
+    return ", ".join(entry[part].display for part in (*several, "eraser"))
+
+
 def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
-    """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
+    """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
     compared = [column.name for column in shown if column.name.endswith("_difference")]
     differences = [entry[name] for name in compared for entry in run if entry[name]]
@@ -204,11 +233,6 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
         ),
         f"*: p ≤ {LEVEL} over seeds, not over test examples (Student's t, Holm's correction for the rows of the "
         "table).": any(one.significant for one in differences),
-        "‡: trainings that never left the plateau: their training loss stayed at the label entropy until they were "
-        "stopped, and they do not say what the network can learn.": any(e["trainings_on_plateau"] for e in run),
-        "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower validation "
-        "loss.": any(entry["trainings_untrained"] for entry in run),
-        "†: not finished, or fewer seeds than others of the model.": any(entry["incomplete"] for entry in entries),
         "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
         # by how much: docs/guide/results.md

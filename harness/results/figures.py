@@ -71,19 +71,12 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
             chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
             _size_axis(ax, sizes, most=5)
-            marks = _plateau_marks(entries, "trainings_on_plateau", "trainings")
-            ax.set_title("\n".join([wrapped(title, 4.0), *marks]))
+            ax.set_title(wrapped(title, 4.0))
             ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
         if compares:
             _draw_differences(axes[-1], shown, colours)
         shared_legend(figure, axes[: len(shown)])
     return path
-
-
-def _plateau_marks(entries: Sequence[Entry], count: str, what: str) -> list[str]:
-    """Return a line on each eraser with trainings that never left the plateau."""
-    counts = ((wrapped(entry["eraser"].display), entry[count]) for entry in entries)
-    return [f"‡ {eraser}: {of} {what} on the plateau" for eraser, of in counts if of]
 
 
 def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> None:
@@ -126,7 +119,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
                 ax.plot(curves[0].epochs[:shortest] if curves else [], middle, linewidth=width, label=label, **look)
             uniform, entropy = math.log2(entries[0]["num_classes"][0]), values(entries[0], "label_entropy_bits")
             chance_line(ax, *((entropy[0], "label entropy") if entropy else (uniform, "uniform code")))
-            ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "final_on_plateau", "seeds")]))
+            ax.set_title(wrapped(title, 4.0))
             ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
             _epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
         shared_legend(figure, axes)

@@ -12,7 +12,7 @@ from conf import Options
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
 from harness.results.arrange import Comparison, Entry
-from harness.results.columns import RUN, SEEDS, WHO, seeds_of
+from harness.results.columns import RUN, SEEDS, WHO, incomplete_remarks, seeds_of
 from harness.results.run_settings import flatten
 from harness.results.table import Column, Record, Row, Table, number, numbers, spread, values, word
 from harness.sample_info_fields import SummaryCurves
@@ -68,8 +68,8 @@ def _classes(entry: Row) -> str:
 
 
 def _notes(entry: Row) -> str:
-    """Return notes: what is missing, what the eraser was fitted on, correlation between seeds."""
-    notes = [f"†{entry['incomplete']}"] if entry["incomplete"] else []
+    """Return notes: what the eraser was fitted on, correlation between seeds."""
+    notes = []
     for result in (run.result for run in entry["runs"]):
         notes += eraser_note(result.eraser_fit)
         if (correlation := (result.between_seeds or {}).get("pearson")) is not None:
@@ -195,8 +195,9 @@ def _table(
 ) -> Table:
     over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
     shown = [DATASET, *who, *columns]
+    remarks = incomplete_remarks(frame) if kind == "runs" else []
     return Table.of(
-        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}"
+        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}", remarks
     )
 
 

@@ -1,6 +1,7 @@
 """Columns of the table of runs: short, with remarks where numbers need them."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,13 +84,14 @@ def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_e
     assert [crossing.text(entry) for entry in compared(swapped).entries] == ["", "from n = 1,024, backfires"]
 
 
-def test_an_unfinished_run_has_its_mark_and_no_number(tmp_path: Path) -> None:
+def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path) -> None:
     control, _ = (write_run(tmp_path, dataset="digits", eraser=eraser) for eraser in ("control", "qleace"))
     (control.directory / "result.json").unlink()
     table = table_of(compared(read_runs([tmp_path])))
     unfinished, finished = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
-    assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "†unfinished")
-    assert "†" not in finished["bits per label"]
+    assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "")
+    assert finished["bits per label"]
+    assert table.caption().endswith("No result yet: control (unfinished).")
 
 
 def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:
@@ -99,13 +101,15 @@ def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:
     assert "quick" not in table_of(comparison(tmp_path)).caption()
 
 
-def test_what_rests_on_plateaus_is_marked(tmp_path: Path) -> None:
+def test_a_sentence_says_which_numbers_rest_on_plateaus(tmp_path: Path) -> None:
     both = results(tmp_path)
-    marked = compared(both)
-    table = table_of(marked)
-    assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
-    assert "‡: trainings that never left the plateau" in table.caption()
-    assert "‡" not in table_of(compared(both[:1])).caption()
+    table = table_of(compared(both))
+    assert "QLEACE: in 1 of 2 trainings the training loss stayed at the label entropy" in table.caption()
+    assert "QLEACE: in 1 of 2 trainings on the whole split the training loss stayed" in table.caption()
+    assert all(re.fullmatch(r"[-+*±., \d]*", cell) for row in table.rows for cell in row[2:])
+    of_codes = table_of(compared(both), ["bits_per_label"]).caption()
+    assert "on the whole split" not in of_codes
+    assert "label entropy" not in table_of(compared(both[:1])).caption()
 
 
 def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
@@ -144,15 +148,15 @@ def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     assert "*" not in table_of(compared(both[:1])).caption()
 
 
-def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Path) -> None:
+def test_a_sentence_says_how_often_the_untrained_network_was_scored(tmp_path: Path) -> None:
     control, erased = results(tmp_path)
     points = [replace(point, untrained=[True] * len(point.ce_test_bits)) for point in erased.curve]
     table = table_of(compared([control, replace(erased, curve=points)]))
     on_plateau = sum(left.count(False) for left in (point.left_plateau for point in points[:-1]) if left)
     trainings = sum(len(point.ce_test_bits) for point in points[:-1])
-    assert f"§{trainings - on_plateau} of {trainings}" in table.rows[1][2]
-    assert "§: trainings, one for each size and seed, that kept their initial weights" in table.caption()
-    assert "§" not in table_of(compared([control])).caption()
+    said = f"QLEACE: in {trainings - on_plateau} of {trainings} trainings the untrained network was scored"
+    assert said in table.caption()
+    assert "untrained" not in table_of(compared([control])).caption()
 
 
 def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
