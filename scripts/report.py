@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 
 from conf.error_messages import explain
 from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.arrange import arrange, colours_of, finished
 from harness.results.columns import BY_NAME, table_of
 from harness.results.figures import Drawing, draw_parts, figures_of
 from harness.results.read import Note, StoredRun, read_runs
@@ -88,11 +89,11 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     return 0
 
 
-def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: Note) -> Sequence[Section]:
-    """Return a section for each comparison of `mdl`, then of `train`, and those of runs that score examples."""
-    trained = [one for one in comparisons if one.command != "sample_info"]
-    trained.sort(key=lambda one: (one.command != "mdl", -len(one.finished)))
-    scored = [one for one in comparisons if one.command == "sample_info"]
+def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> Sequence[Section]:
+    """Return a section for each table of `mdl`, then of `train`, and those of runs that score examples."""
+    scored = [one for one in comparisons if one["command"].iat[0] == "sample_info"]
+    trained = [one for one in comparisons if one["command"].iat[0] != "sample_info"]
+    trained.sort(key=lambda one: (one["command"].iat[0] != "mdl", -len(finished(one))))
     between = compare_scores(scored, note)
     figures = {f"sample-info-{kind}": figure for kind, figure in sample_info_figures(scored, *between).items()}
     return [(table_of(one, chosen), figures_of(one)) for one in trained] + [

@@ -1,14 +1,16 @@
 """The table of trained runs and their comparison with the control: its columns, each defined once.
 
-A column shows one or a few numbers of an entry (`harness.results.arrange`).
+A column shows one or a few numbers of a row (`harness.results.arrange`).
 """
 
 import math
 from collections.abc import Sequence
 from statistics import mean
 
+import pandas as pd
+
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.results.arrange import Comparison, Entry
+from harness.results.arrange import rows_of
 from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
@@ -44,7 +46,7 @@ def _compression(entry: Row) -> Record:
 
 
 def seeds_of(entry: Row) -> int:
-    """Return how many seeds an entry has."""
+    """Return how many seeds a row has."""
     return len(values(entry, "seed"))
 
 
@@ -163,24 +165,23 @@ _USUAL = {
 }  # fmt: skip
 
 
-def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
+def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
     """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column but those `ON_REQUEST`.
 
     Args:
-        comparison: the runs.
+        frame: the runs (`harness.results.arrange`).
         names: columns to show, the usual ones by default; a command may lack some, and what is empty is not shown.
     """
-    of_codes, entries = comparison.command == "mdl", comparison.entries
-    possible = [BY_NAME[name] for name in names or _USUAL[comparison.command]]
+    entries = rows_of(frame)
+    command, table, title = (entries[0][name] for name in ("command", "table", "title"))
+    of_codes, possible = command == "mdl", [BY_NAME[name] for name in names or _USUAL[command]]
     shown = [column for column in possible if of_codes or column in FINALS]
     also = (*WHO, *_CSV_ALONE, *(CODES if of_codes else ()), *FINALS)
     remarks = [*_training_remarks(shown, entries), *incomplete_remarks(entries)]
-    return Table.of(
-        comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title, remarks
-    )
+    return Table.of(table, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, title, remarks)
 
 
-def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
+def _entropy_notes(entries: Sequence[Row]) -> list[str]:
     """Return the label entropy of codes beside log2 k, where classes are so unequal that they differ."""
     coded = [entry for entry in entries if values(entry, "bits_per_label")]
     known = {(k, bits) for entry in coded for k in entry["num_classes"] for bits in values(entry, "label_entropy_bits")}
@@ -192,7 +193,7 @@ def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _training_remarks(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
+def _training_remarks(shown: Sequence[Column], entries: Sequence[Row]) -> list[str]:
     """Say which trainings behind the shown numbers were stopped on the plateau, or kept their initial weights."""
     sentences = []
     for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
@@ -220,7 +221,7 @@ def _who(entry: Row, entries: Sequence[Row]) -> str:
     return ", ".join(entry[part].display for part in (*several, "eraser"))
 
 
-def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
+def notes(shown: Sequence[Column], entries: Sequence[Row]) -> list[str]:
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
     compared = [column.name for column in shown if column.name.endswith("_difference")]

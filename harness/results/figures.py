@@ -1,6 +1,6 @@
 """Figures of mdl's and train's runs: learning curves and what erasure costs, loss curves, codelengths over a size.
 
-Each draws panels, which are titles and entries (`harness.results.arrange`), with the colours of their erasers.
+Each draws panels, which are titles and rows (`harness.results.arrange`), with the colours of their erasers.
 """
 
 import json
@@ -11,31 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from harness.figure_helpers import band, chance_line, figure_of_panels, shared_legend, wrapped
-from harness.results.arrange import Comparison, Entry, colours_of, model_of
+from harness.results.arrange import colours_of, finished, model_of, panels
 from harness.results.run_labels import Label, labels
-from harness.results.table import values
+from harness.results.table import Row, values
 from harness.statistics import Difference, Spread, seeds_text, signed
 
 Colours = Mapping[Label, str]  # of erasers, in their order
-Panel = tuple[str, Sequence[Entry]]
+Panel = tuple[str, Sequence[Row]]
 Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
 MAX_PANELS = 5  # of one figure, besides the costs of erasure; more would be too small to print
 
 
-def figures_of(comparison: Comparison) -> dict[str, Drawing]:
+def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
     """Return the figures of runs of `mdl` or `train` that have panels, by caption."""
-    sizes = ("width", "depth") if comparison.command == "mdl" else ()
+    sizes, models = ("width", "depth") if table["command"].iat[0] == "mdl" else (), panels(table)
     figures: dict[str, Drawing] = {
-        "learning curves": (draw_learning_curves, comparison.panels if sizes else ()),
-        **{f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size)) for size in sizes},
-        "loss curves": (
-            draw_loss_curves, [panel for panel in comparison.panels if any(entry["curves"] for entry in panel[1])]
-        ),
-    }  # fmt: skip
+        "learning curves": (draw_learning_curves, models if sizes else ()),
+        **{f"over {size}": (partial(draw_scaling, size), scaling_panels(finished(table), size)) for size in sizes},
+        "loss curves": (draw_loss_curves, [panel for panel in models if any(entry["curves"] for entry in panel[1])]),
+    }
     return {caption: figure for caption, figure in figures.items() if figure[1]}
 
 
@@ -47,12 +46,12 @@ def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colour
     ]
 
 
-def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
-    """Draw a figure of a sweep's only comparison to a path, or of each to that path with its name; print the paths."""
-    colours = colours_of(comparisons)
-    for one in comparisons:
-        to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.name}")
-        for drawn in draw_parts(draw, one.panels, colours, to):
+def draw_each(draw: Callable[..., Path], tables: Sequence[pd.DataFrame], path: Path) -> None:
+    """Draw a figure of a sweep's only table to a path, or of each to that path with its name; print the paths."""
+    colours = colours_of(tables)
+    for table in tables:
+        to = path if len(tables) == 1 else path.with_stem(f"{path.stem}-{table['table'].iat[0]}")
+        for drawn in draw_parts(draw, panels(table), colours, to):
             print(f"figure: {drawn}")
 
 
@@ -148,9 +147,9 @@ def _size_axis(ax: Axes, sizes: Sequence[int], most: int) -> None:
     ax.minorticks_off()
 
 
-def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
+def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
-    by_shared: dict[str, list[Entry]] = {}
+    by_shared: dict[str, list[Row]] = {}
     for entry in entries:
         row = model_of(entry["runs"][0].config)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
@@ -192,16 +191,16 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
     return path
 
 
-def _codelength(entry: Entry) -> tuple[float, float] | None:
+def _codelength(entry: Row) -> tuple[float, float] | None:
     over = Spread.of(entry["bits_per_label"])
     return over.mean, over.std or 0.0
 
 
-def _increase(entry: Entry) -> tuple[float, float] | None:
+def _increase(entry: Row) -> tuple[float, float] | None:
     difference = entry["bits_per_label_difference"]
     return None if difference is None else (difference.mean, difference.standard_error or 0.0)
 
 
-def is_sound(entry: Entry) -> bool:
+def is_sound(entry: Row) -> bool:
     """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
     return not entry["incomplete"] and not entry["coding_on_plateau"]

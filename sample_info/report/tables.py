@@ -8,10 +8,12 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
+import pandas as pd
+
 from conf import Options
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
-from harness.results.arrange import Comparison, Entry
+from harness.results.arrange import finished, rows_of
 from harness.results.columns import RUN, SEEDS, WHO, incomplete_remarks, seeds_of
 from harness.results.run_settings import flatten
 from harness.results.table import Column, Record, Row, Table, number, numbers, spread, values, word
@@ -19,10 +21,10 @@ from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 
 
-def information(comparisons: Sequence[Comparison]) -> list[tuple[Entry, InformationResult]]:
-    """Return the result of every run, and its entry."""
-    runs = [(entry, run.result) for one in comparisons for entry in one.entries for run in entry["runs"]]
-    return [(entry, one) for entry, one in runs if isinstance(one, InformationResult)]
+def information(comparisons: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
+    """Return the result of every run, and its row."""
+    runs = [(row, run.result) for one in comparisons for row in finished(one) for run in row["runs"]]
+    return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
 
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
@@ -166,13 +168,13 @@ AGREEMENT = (
 
 
 def tables_of(
-    comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
+    comparisons: Sequence[pd.DataFrame], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
     runs = information(comparisons)
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
-    entries = [entry for one in comparisons for entry in one.entries]
+    entries = [row for one in comparisons for row in rows_of(one)]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
     estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
     attribution = _parts(runs, "attribution", "method")
@@ -201,13 +203,13 @@ def _table(
     )
 
 
-def _about(entry: Entry, result: InformationResult) -> Record:
+def _about(entry: Row, result: InformationResult) -> Record:
     """Return what every row about a run has."""
     about = {name: entry[name] for name in ("dataset", "model", "eraser")}
     return about | {"run_id": result.run_id, "seed": result.seeds, "train_size": result.train_size}
 
 
-def _parts(runs: Sequence[tuple[Entry, InformationResult]], field: str, name: str) -> list[Row]:
+def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str) -> list[Row]:
     """Return a row for each part in a field of the results, which has numbers over seeds or a part for each seed."""
     return [
         {**_about(entry, result), name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}

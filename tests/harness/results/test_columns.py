@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
 from harness.results import compare, load
-from harness.results.arrange import Comparison, arrange
+from harness.results.arrange import arrange, finished, rows_of
 from harness.results.columns import BY_NAME, table_of
 from harness.results.read import StoredRun, read_runs
 from tests.made_up_runs import write_run
@@ -30,12 +31,12 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
+def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> pd.DataFrame:
     (only,) = arrange(runs)
     return only
 
 
-def comparison(*arguments: Any, **options: Any) -> Comparison:
+def comparison(*arguments: Any, **options: Any) -> pd.DataFrame:
     return compared(results(*arguments, **options))
 
 
@@ -73,15 +74,15 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
     below = BY_NAME["crossing"]
-    assert [below.text(entry) for entry in alike.finished] == ["", ""]
+    assert [below.text(entry) for entry in finished(alike)] == ["", ""]
 
 
 def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
     control, erased = results(tmp_path, (0, 1, 2, 3, 4))
     crossing = BY_NAME["crossing"]
-    assert [crossing.text(entry) for entry in compared([control, erased]).entries] == ["", "no"]
+    assert [crossing.text(entry) for entry in rows_of(compared([control, erased]))] == ["", "no"]
     swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
-    assert [crossing.text(entry) for entry in compared(swapped).entries] == ["", "from n = 1,024, backfires"]
+    assert [crossing.text(entry) for entry in rows_of(compared(swapped))] == ["", "from n = 1,024, backfires"]
 
 
 def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path) -> None:
@@ -120,19 +121,19 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         ([0.0, 0.0], [None, None], ["0.00", ""]),
     ):
         drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
-        (entry,) = compared([replace(control, sharp_drop=drops)]).entries
+        (entry,) = rows_of(compared([replace(control, sharp_drop=drops)]))
         assert [BY_NAME[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
 def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
     control, _ = results(tmp_path)
     curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
-    (entry,) = compared([replace(control, curve=curve)]).entries
+    (entry,) = rows_of(compared([replace(control, curve=curve)]))
     assert entry["untrained"] == [4, 2]  # of four sizes
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = comparison(tmp_path).entries
+    control, _ = rows_of(comparison(tmp_path))
     gap, test_gap = BY_NAME["certificate.train.covariance_gap"], BY_NAME["certificate.test.mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
@@ -162,7 +163,7 @@ def test_a_sentence_says_how_often_the_untrained_network_was_scored(tmp_path: Pa
 def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
     write_run(tmp_path)
     (block,) = arrange(read_runs([tmp_path]))
-    assert block.entries[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
+    assert rows_of(block)[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
     assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
     paper = table_of(block, ["published_units"])
     assert "Table 16's unit" in paper.markdown()

@@ -5,18 +5,19 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from harness.result import MdlResult, TrainResult
-from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.arrange import arrange, colours_of, finished, panels
 from harness.results.figures import _epoch_axis, draw_learning_curves, draw_loss_curves, draw_scaling, scaling_panels
 from harness.results.read import read_runs
 from tests.harness.results.test_columns import compared, results
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
 
-def comparison(root: Path) -> Comparison:
+def comparison(root: Path) -> pd.DataFrame:
     """Control and QLEACE, whose second seed never left the plateau."""
     results = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
@@ -31,7 +32,7 @@ def test_loss_curves_have_the_axis_of_epochs(tmp_path: Path, monkeypatch: pytest
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     shown = comparison(tmp_path)
-    draw_loss_curves(shown.panels, colours_of([shown]), tmp_path / "loss_curves.png")
+    draw_loss_curves(panels(shown), colours_of([shown]), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title() == "MLP"
     assert ax.get_xlim() == (0, 49)
@@ -48,7 +49,7 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     (block,) = arrange(read_runs([tmp_path]))
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
+    draw_scaling("width", scaling_panels(finished(block), "width"), colours_of([block]), tmp_path / "scaling.svg")
     assert [ax.get_ylabel().splitlines()[0] for ax in drawn[0].axes] == [
         "codelength ± std", "increase over control ± s.e.",
     ]  # fmt: skip
@@ -62,7 +63,7 @@ def test_panels_over_a_size_are_of_models_that_have_it(tmp_path: Path) -> None:
         write_small_run(tmp_path, "control", options={"width": width, "depth": 0})
     (block,) = arrange(read_runs([tmp_path]))
     for option in ("activation", "depth", "channels"):  # no number, not positive, none
-        assert scaling_panels(block.finished, option) == []
+        assert scaling_panels(finished(block), option) == []
 
 
 @pytest.mark.parametrize("last", [0, 4, 60, 1000])
@@ -79,8 +80,8 @@ def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
     assert not any(label.get_text() == "" for label in ax.get_xticklabels())
 
 
-def draw(shown: Comparison, path: Path) -> None:
-    draw_learning_curves(shown.panels, colours_of([shown]), path)
+def draw(shown: pd.DataFrame, path: Path) -> None:
+    draw_learning_curves(panels(shown), colours_of([shown]), path)
 
 
 def test_learning_curves_have_a_panel_per_model_and_one_of_costs(tmp_path: Path, monkeypatch) -> None:
