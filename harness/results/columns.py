@@ -1,4 +1,4 @@
-"""The table of trained runs and their comparison with the control: its columns, each defined once.
+"""The table of networks trained on everything and their comparison with the control: its columns, each defined once.
 
 A column shows one or a few numbers of a row (`harness.results.arrange`).
 """
@@ -14,10 +14,10 @@ from harness.results.arrange import rows_of
 from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
-from harness.statistics import LEVEL, Difference, compression, deviation_over
+from harness.statistics import LEVEL, Difference, deviation_over
 
 
-def _difference(heading: str, column: str, meaning: str = "") -> Column:
+def difference(heading: str, column: str, meaning: str = "") -> Column:
     """Return a column's difference to the control; CSV has the numbers of `harness.results.compare`."""
     name, unknown = f"{column}_difference", dict.fromkeys(_UNKNOWN)
 
@@ -33,16 +33,11 @@ def _csv(*names: str) -> Column:
 
 
 def _crossing(entry: Row) -> str:
-    difference, size, epoch = entry["test_loss_bits_difference"], *_CROSSING.record(entry).values()
-    if difference is None or difference.standard_error is None:  # one seed says nothing of others
+    to_control, size, epoch = entry["test_loss_bits_difference"], *_CROSSING.record(entry).values()
+    if to_control is None or to_control.standard_error is None:  # one seed says nothing of others
         return ""
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
-
-
-def _compression(entry: Row) -> Record:
-    bits = values(entry, "bits_per_label")
-    return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * to_control.below])
 
 
 def seeds_of(entry: Row) -> int:
@@ -75,51 +70,14 @@ _CSV_ALONE = (
 WHO = word("model", "model"), word("eraser", "eraser")
 SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
-# columns of the codelength
-CODES = (
-    spread(
-        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
-    ),
-    _difference("Δ to control", "bits_per_label", "of the codelength"),
-    spread(
-        "calibrated", "calibrated_bits_per_label", ".3f",
-        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-    ),
-    spread(
-        "excess (bits)", "excess_bits", ",.0f",
-        "codelength of all labels less N times the test loss (docs/codes.md)",
-    ),
-    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
-    number(
-        "sample complexity", "sample_complexity", "",
-        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
-    ),
-    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
-    spread(
-        "Table 16's unit", "published_units", ".3f",
-        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
-    ),
-)  # fmt: skip
-# columns of the codelength that CSV has only where they are shown
-ON_REQUEST = (
-    Column(
-        "compression",
-        lambda entry: "" if (ratio := _compression(entry)["compression"]) is None else f"{ratio:.2f}",
-        _compression,
-        "codelength of the uniform code divided by this one's",
-        "compression",
-    ),
-    _difference(
-        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
-    ),
-)  # fmt: skip
 # columns of networks trained on everything
+_USUAL = ("test_loss_bits", "test_loss_bits_difference", "accuracy", "train_loss_bits", "label_entropy_bits")
 FINALS = (
     spread(
         "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"
     ),
     spread("accuracy (%)", "accuracy", ".1f", scale=100),
-    _difference("Δ of test loss", "test_loss_bits", "to the control's"),
+    difference("Δ of test loss", "test_loss_bits", "to the control's"),
     Column(
         "below control", _crossing, _CROSSING.record,
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
@@ -156,28 +114,27 @@ FINALS = (
     ),
     number("parameters", "parameters", ","),
 )  # fmt: skip
-BY_NAME = {column.name: column for column in (*CODES, *ON_REQUEST, *FINALS)}
-_USUAL = {
-    "mdl": ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy"),
-    "train": (
-        "test_loss_bits", "test_loss_bits_difference", "accuracy", "train_loss_bits", "label_entropy_bits",
-    ),
-}  # fmt: skip
 
 
-def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
-    """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column but those `ON_REQUEST`.
+def table_of(
+    frame: pd.DataFrame,
+    names: Sequence[str] = (),
+    codes: Sequence[Column] = (),
+    on_request: Sequence[Column] = (),
+) -> Table:
+    """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
 
     Args:
         frame: the runs (`harness.results.arrange`).
-        names: columns to show, the usual ones by default; a command may lack some, and what is empty is not shown.
+        names: columns to show, the usual ones by default; those that are not there or empty are not shown.
+        codes: further columns.
+        on_request: columns that CSV has only where they are shown.
     """
-    entries = rows_of(frame)
-    command, table, title = (entries[0][name] for name in ("command", "table", "title"))
-    of_codes, possible = command == "mdl", [BY_NAME[name] for name in names or _USUAL[command]]
-    shown = [column for column in possible if of_codes or column in FINALS]
-    also = (*WHO, *_CSV_ALONE, *(CODES if of_codes else ()), *FINALS)
+    possible = {column.name: column for column in (*codes, *on_request, *FINALS)}
+    shown = [possible[name] for name in names or _USUAL if name in possible]
+    also, entries = (*WHO, *_CSV_ALONE, *codes, *FINALS), rows_of(frame)
     remarks = [*_training_remarks(shown, entries), *incomplete_remarks(entries)]
+    table, title = entries[0]["table"], entries[0]["title"]
     return Table.of(table, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, title, remarks)
 
 

@@ -15,12 +15,11 @@ from harness.loss_curves import CurveRow
 from harness.result import MdlResult, Result
 from harness.result_fields import Timing
 from harness.results.arrange import arrange, finished, rows_of
-from harness.results.columns import table_of
-from harness.results.figures import scaling_panels
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Row
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
+from mdl.codelength_report import scaling_panels, table_of
 from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
 
 
