@@ -162,14 +162,9 @@ def _training_remarks(shown: Sequence[Column], entries: Sequence[Row]) -> list[s
 
 
 def incomplete_remarks(entries: Sequence[Row]) -> list[str]:
-    """Say which rows have no result, and which fewer seeds than others of the model."""
-    of = {
-        finished: [f"{_who(entry, entries)} ({entry['incomplete']})" for entry in entries
-                   if entry["incomplete"] and bool(entry["runs"]) == finished]
-        for finished in (False, True)
-    }  # fmt: skip
-    starts = {False: "No result yet", True: "Some seeds have not finished"}
-    return [f"{starts[finished]}: {', '.join(rows)}." for finished, rows in of.items() if rows]
+    """Say which rows have no result, or fewer seeds than others of the model."""
+    rows = [f"{_who(entry, entries)} ({entry['incomplete']})" for entry in entries if entry["incomplete"]]
+    return [f"Not finished: {'; '.join(rows)}."] if rows else []
 
 
 def _who(entry: Row, entries: Sequence[Row]) -> str:

@@ -95,7 +95,7 @@ def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path)
     unfinished, finished = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
     assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "")
     assert finished["bits per label"]
-    assert table.caption().endswith("No result yet: control (unfinished).")
+    assert table.caption().endswith("Not finished: control (unfinished).")
 
 
 def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:

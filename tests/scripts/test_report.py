@@ -106,7 +106,7 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     shown = capsys.readouterr()
     for run in failed:
         assert f"{run.id}: no result.json: failed, shown as incomplete" in shown.err
-    assert (out / "tables.md").read_text().count("No result yet: LEACE (failed).") == 2  # below each table
+    assert (out / "tables.md").read_text().count("Not finished: LEACE (failed).") == 2  # below each table
     assert "cannot be drawn" not in shown.err
     assert not [*(out / "figures").glob("*quick*")]
     assert [*(out / "figures").glob("mdl-digits-train-paper-learning-curves.svg")]

@@ -168,7 +168,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     (block,) = arrange(read_runs([runs]))
     narrow, control, leace = rows_of(block)
     assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
-    assert "Some seeds have not finished: MLP (width=128), LEACE (2 of 3 seeds)." in table_of(block).caption()
+    assert "Not finished: MLP (width=128), LEACE (2 of 3 seeds)." in table_of(block).caption()
     # paired with the same seeds of the control, whatever else that has
     expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
     assert leace["bits_per_label_difference"].mean == pytest.approx(sum(expected) / 2)
