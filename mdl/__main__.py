@@ -76,9 +76,9 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.experiment import Experiment
     from harness.result import MdlResult
     from harness.results.arrange import arrange
-    from harness.results.columns import table_of
-    from harness.results.figures import draw_each, draw_learning_curves
+    from harness.results.figures import draw_each
     from harness.results.table import show_with_csv
+    from mdl.codelength_report import draw_learning_curves, table_of
 
     if len(results) == 1:
         (only,) = results

@@ -10,13 +10,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
 from harness.example_bits import Stored, read_stored
-from harness.results.arrange import Comparison
+from harness.results.arrange import finished, panels
 from harness.results.read import Note
 from harness.results.run_labels import Label
 from harness.results.table import Row
@@ -83,9 +84,9 @@ def ranks(values: Tensor) -> Tensor:
     return torch.from_numpy(rankdata(values.numpy(), axis=0))
 
 
-def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
+def compare_scores(comparisons: Sequence[pd.DataFrame], note: Note) -> tuple[list[Row], list[Row]]:
     """Return how stored scores move between erasers and agree between networks; note files that are left out."""
-    runs = [run for one in comparisons for entry in one.entries for run in entry["runs"]]
+    runs = [run for one in comparisons for row in finished(one) for run in row["runs"]]
     scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
     return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
 
@@ -102,14 +103,14 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | N
     return stored
 
 
-def between_erasers(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
+def between_erasers(comparisons: Sequence[pd.DataFrame], scores: Scores) -> list[Row]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
         Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
     """
     moved = []
-    for entries in (entries for one in comparisons for _, entries in one.panels):
+    for entries in (entries for one in comparisons for _, entries in panels(one)):
         scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
         for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
@@ -133,7 +134,7 @@ def movement(first: Tensor, second: Tensor) -> Row:
     }
 
 
-def between_networks(comparisons: Sequence[Comparison], scores: Scores, note: Note) -> list[Row]:
+def between_networks(comparisons: Sequence[pd.DataFrame], scores: Scores, note: Note) -> list[Row]:
     """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
 
     Args:
@@ -146,13 +147,13 @@ def between_networks(comparisons: Sequence[Comparison], scores: Scores, note: No
         eraser and examples; labels; Pearson's correlation, mean over seeds.
     """
     groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
-    finished = [(entry, run) for one in comparisons for entry in one.entries for run in entry["runs"]]
-    for entry, run in finished:
+    placed = [(row, run) for one in comparisons for row in finished(one) for run in row["runs"]]
+    for row, run in placed:
         if (stored := scores[run.id]) is not None:
             examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
             f_si = dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
-            group = entry["dataset"], entry["eraser"], *examples
-            groups.setdefault(group, []).append((entry["model"], f_si))
+            group = row["dataset"], row["eraser"], *examples
+            groups.setdefault(group, []).append((row["model"], f_si))
     rows = []
     for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
         if len(runs) > MAX_RUNS:

@@ -14,19 +14,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 
 from conf.error_messages import explain
 from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results.arrange import Comparison, arrange, colours_of
-from harness.results.columns import BY_NAME, table_of
-from harness.results.figures import Drawing, draw_parts, figures_of
+from harness.results import columns, figures
+from harness.results.arrange import arrange, colours_of, finished
+from harness.results.figures import Drawing, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line
+from mdl import codelength_report
+from mdl.codelength_report import BY_NAME
 from sample_info.agreement import compare_scores
 from sample_info.report.figures import figures_of as sample_info_figures
 from sample_info.report.tables import tables_of
@@ -88,15 +91,25 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     return 0
 
 
-def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: Note) -> Sequence[Section]:
-    """Return a section for each comparison of `mdl`, then of `train`, and those of runs that score examples."""
-    trained = [one for one in comparisons if one.command != "sample_info"]
-    trained.sort(key=lambda one: (one.command != "mdl", -len(one.finished)))
-    scored = [one for one in comparisons if one.command == "sample_info"]
+def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> Sequence[Section]:
+    """Return a section for each table of `mdl`, then of `train`, and those of runs that score examples."""
+
+    def of(command: str) -> list[pd.DataFrame]:
+        return [one for one in comparisons if one["command"].iat[0] == command]
+
+    scored = of("sample_info")
     between = compare_scores(scored, note)
-    figures = {f"sample-info-{kind}": figure for kind, figure in sample_info_figures(scored, *between).items()}
-    return [(table_of(one, chosen), figures_of(one)) for one in trained] + [
-        (table, {"figure": figures[table.name]} if table.name in figures else {})
+    of_scores = {f"sample-info-{kind}": figure for kind, figure in sample_info_figures(scored, *between).items()}
+    trained = [
+        (table_of(one, chosen), figures_of(one))
+        for command, table_of, figures_of in (
+            ("mdl", codelength_report.table_of, codelength_report.figures_of),
+            ("train", columns.table_of, figures.figures_of),
+        )
+        for one in sorted(of(command), key=lambda one: -len(finished(one)))
+    ]
+    return trained + [
+        (table, {"figure": of_scores[table.name]} if table.name in of_scores else {})
         for table in tables_of(scored, *between)
     ]
 

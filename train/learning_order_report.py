@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from harness.figure_helpers import band, figure_at, shared_legend, wrapped
 from harness.loss_curves import crossing
 from harness.result_fields import CounterpartResult
-from harness.results.arrange import Comparison, Entry
+from harness.results.arrange import rows_of
 from harness.results.columns import WHO
 from harness.results.run_labels import Label
 from harness.results.table import Column, Row, Table, spread, values, word
@@ -98,7 +99,7 @@ def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequen
     return None if first is None else float(first)
 
 
-def samples_of(entry: Entry) -> dict[str, list[Curve]]:
+def samples_of(entry: Row) -> dict[str, list[Curve]]:
     """Return what each seed's network did on a sample along its training, by the sample's name."""
     names = next((result.counterparts or {} for result, _ in entry["members"].values()), {})
     return {name: [_curve(result.counterparts[name], s) for result, s in entry["members"].values()] for name in names}
@@ -108,8 +109,8 @@ def _curve(of_seeds: CounterpartResult, s: int) -> Curve:
     return of_seeds.step[s], of_seeds.loss_bits[s], of_seeds.agreement[s]
 
 
-def _rows(entry: Entry) -> Iterator[dict[str, Any]]:
-    """Yield a row for each sample of an entry."""
+def _rows(entry: Row) -> Iterator[dict[str, Any]]:
+    """Yield a row for each sample of a model and eraser."""
     samples = samples_of(entry)
     for name, curves in samples.items():
         images, of_means = ([losses for _, losses, _ in samples.get(of, ())] for of in ("data", "order1"))
@@ -158,16 +159,17 @@ _COLUMNS = (
 )
 
 
-def table_of(comparison: Comparison) -> Table:
+def table_of(frame: pd.DataFrame) -> Table:
     """Tabulate a row for each run and sample."""
-    rows = [row for entry in comparison.entries for row in _rows(entry)]
+    entries = rows_of(frame)
+    rows = [row for entry in entries for row in _rows(entry)]
     caption = [_CAPTION, *deviation_over(row["of"] for row in rows)]
     ahead = _column("ahead of means", "ahead_of_means_step", ",.0f")
     also = (word("dataset", "dataset"), word("setting", "setting"), ahead)
-    return Table.of("learning_order", _COLUMNS, rows, caption, also, comparison.title)
+    return Table.of("learning_order", _COLUMNS, rows, caption, also, entries[0]["title"])
 
 
-def draw(panels: Sequence[tuple[str, Sequence[Entry]]], colours: Mapping[Label, str], path: Path) -> Path:
+def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
     """Draw losses over optimiser steps, a row of panels per model and a column per eraser.
 
     Dots: half of the fall is reached, of other samples than class means half of the fall below the lowest loss there.

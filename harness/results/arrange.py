@@ -1,36 +1,11 @@
-"""Runs arranged for comparison: a table for each command, dataset and setting, a row for each model and eraser.
-
-An entry is the runs of one model under one eraser, their seeds as one, compared with the model's control. It is a row
-of a frame (`harness.results.table.Row`): it has the columns of `Results.runs`, each a list with a value per seed.
-Besides,
-
-    dataset, model, eraser
-                          labels (`Label`)
-    setting               of the table (`setting_text`)
-    runs, unfinished      its `StoredRun`s
-    is_control            whether the model's other entries are compared with it
-    members               by seed, the result that has it and its position there; no seed counts twice
-    curves                loss curves of the training on everything, by seed, as far as there are any
-    incomplete            what is missing, compared with the model's other entries: a state, or "2 of 5 seeds"
-    bits_per_label_difference, test_loss_bits_difference
-                          to the control (`Difference`), corrected for the other entries of the table (`holm`); None for
-                          the control, and where no seed is shared
-    bits_per_label_model_difference
-                          to the first finished model under the same eraser, corrected likewise
-    coding_on_plateau, final_on_plateau, trainings_on_plateau
-                          how many trainings never left the plateau, "2 of 10": of those that the codelength rests on,
-                          of those on everything, of all
-    coding_untrained, final_untrained, trainings_untrained
-                          how many others kept their initial weights
-    area_bits, surplus_bits, sample_complexity, crossing_size, crossing_epoch
-                          what its learning curve says, partly against the control's
-"""
+"""Runs arranged for comparison: a frame for each command, dataset and setting, a row for each model and eraser."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import pandas as pd
 
 from conf import Options
 from conf.run_identity import identifying
@@ -41,54 +16,17 @@ from harness.results.learning_curve_measures import measures_of
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import ERASER_COLOURS, Label, eraser_colours, labels
 from harness.results.run_settings import comparable, setting, setting_text
-from harness.results.table import file_name
-from harness.statistics import holm
+from harness.results.table import Row, file_name
+from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
 
 # keys of a setting that may differ within a table: rows say how
 CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
-COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control entries have
-
-Entry = dict[str, Any]
+COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control rows have
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Runs that one table compares: of one command, dataset and setting.
-
-    Attributes:
-        entries: model by model, the erasers in the order of `label_order`; one for each pair that has been run.
-        command: "mdl", "train" or "sample_info".
-        title: command, dataset and setting, as people write them.
-        name: a name for files, unique among comparisons: mdl-cifar10-train-quick.
-    """
-
-    entries: list[Entry]
-    command: str
-    title: str
-    name: str
-
-    @property
-    def finished(self) -> list[Entry]:
-        """Entries of which something has finished."""
-        return [entry for entry in self.entries if entry["runs"]]
-
-    @property
-    def panels(self) -> list[tuple[str, list[Entry]]]:
-        """Finished entries as panels of a figure: a model's name, and its entries."""
-        models: dict[Label, list[Entry]] = {}
-        for entry in self.finished:
-            models.setdefault(entry["model"], []).append(entry)
-        return [(model.display, entries) for model, entries in models.items()]
-
-
-def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:
-    """Return the colours of all erasers, in the order of `label_order`."""
-    return eraser_colours(sorted({entry["eraser"] for one in comparisons for entry in one.entries}, key=label_order))
-
-
-def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
+def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[pd.DataFrame]:
     """Arrange runs of any commands by command, dataset and setting, a row per model and eraser.
 
     A label is the part's name, and the fewest options that tell it from others of the name.
@@ -96,6 +34,20 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     Args:
         runs: a sweep's results, or what was found in folders.
         note: called with a line on each run or file that is left out.
+
+    Returns:
+        A frame for each table. Erasers come in the order of `label_order`, model by model. Columns:
+        `command`, `title`, `setting` of the table; `table`, its name for files, such as mdl-cifar10-train-quick;
+        `dataset`, `model`, `eraser` (`Label`);
+        those of `Results.runs`, each a list with a value per seed, where no seed counts twice;
+        `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
+        `curves`, by seed the loss curve of the training on everything, as far as there are any;
+        `is_control`, whether the model's other rows are compared with it;
+        `incomplete`, a state or "2 of 5 seeds", where something is missing;
+        `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm` for
+        the table) and `bits_per_label_model_difference` to the first finished model under the same eraser, each None
+        where nothing is compared;
+        those of `measures_of`.
     """
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
     settings = [{key: value for key, value in setting(run.config).items() if key not in CODES} for run in stored]
@@ -107,22 +59,49 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     groups: dict[Label, list[int]] = {}
     for i, label in enumerate(labels(parts, ("command", "dataset"))):
         groups.setdefault(label, []).append(i)
-    comparisons = []
+    tables = []
     for label, group in sorted(groups.items(), key=lambda item: str(item[0])):
         of_group = [stored[i] for i in group]
+        command, described = of_group[0].command, parts[group[0]]["dataset"]
         texts = {setting_text(run.config) for run in of_group}  # codes go unsaid that only some have
         text = texts.pop() if len(texts) == 1 else setting_text(of_group[0].config, without=CODES)
-        described = parts[group[0]]["dataset"]
         name, dataset = (_in_full(one, described) for one in (label, datasets[group[0]]))
-        entries = [entry | {"dataset": dataset, "setting": text} for entry in _entries(of_group, note)]
-        title = f"{of_group[0].command}: {', '.join(filter(None, [dataset.display, text]))}"
-        comparisons.append(Comparison(entries, of_group[0].command, title, file_name(str(name))))
-    counts = Counter(one.name for one in comparisons)
-    return [one if counts[one.name] == 1 else replace(one, name=f"{one.name}-{i}") for i, one in enumerate(comparisons)]
+        title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
+        about = {"command": command, "title": title, "table": file_name(str(name)), "dataset": dataset, "setting": text}
+        tables.append(_rows(of_group, note).assign(**about))
+    names = [table["table"].iat[0] for table in tables]
+    counts = Counter(names)
+    return [
+        table if counts[name] == 1 else table.assign(table=f"{name}-{i}")
+        for i, (name, table) in enumerate(zip(names, tables, strict=True))
+    ]
 
 
-def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
-    """Put runs into entries by model and eraser, and compare these with the control of their model."""
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """Return the rows of a table as mappings."""
+    return table.to_dict("records")  # pyright: ignore[reportReturnType]
+
+
+def finished(table: pd.DataFrame) -> list[Row]:
+    """Return the rows of which something has finished."""
+    return [row for row in rows_of(table) if row["runs"]]
+
+
+def panels(table: pd.DataFrame) -> list[tuple[str, list[Row]]]:
+    """Return the finished rows as panels of a figure: a model's name, and its rows."""
+    models: dict[Label, list[Row]] = {}
+    for row in finished(table):
+        models.setdefault(row["model"], []).append(row)
+    return [(model.display, rows) for model, rows in models.items()]
+
+
+def colours_of(tables: Iterable[pd.DataFrame]) -> dict[Label, str]:
+    """Return the colours of all erasers, in the order of `label_order`."""
+    return eraser_colours(sorted({eraser for table in tables for eraser in table["eraser"]}, key=label_order))
+
+
+def _rows(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
+    """Put runs into rows by model and eraser, and compare these with the control of their model."""
     models = labels([model_of(run.config) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
@@ -139,41 +118,44 @@ def _entries(runs: Sequence[StoredRun], note: Note) -> list[Entry]:
             seeds.setdefault(model, set()).update(run.seeds)
         else:
             note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
-    entries = [_entry(model, eraser, of_cell, note) for (model, eraser), of_cell in cells.items()]
-    controls = {entry["model"]: entry for entry in entries[::-1] if entry["eraser"].name == "control"}
-    for entry in entries:
-        entry["is_control"] = controls.get(entry["model"]) is entry
-    frame = run_frame(run for entry in entries for run in entry["runs"])
-    frame["entry"] = [i for i, entry in enumerate(entries) for run in entry["runs"] for _ in run.seeds]
-    frame = frame.drop_duplicates(["entry", "seed"])
-    for i, entry in enumerate(entries):
-        entry |= {**frame[frame["entry"] == i].to_dict("list"), **entry}
-    frame["model"] = [entries[i]["model"] for i in frame["entry"].tolist()]
-    is_control = frame["entry"].isin([i for i, entry in enumerate(entries) if entry["is_control"]])
-    for column in COMPARED:
-        compared = differences(
-            frame, column, ("model", "entry"), is_control, lambda line: note(f"{line}: no error over test examples")
-        )
-        for (_, i), difference in holm(compared).items():
-            entries[i][f"{column}_difference"] = difference
-    frame["eraser"] = [entries[i]["eraser"] for i in frame["entry"].tolist()]
-    first = next((entry["model"] for entry in entries if entry["runs"]), None)
-    is_first = frame["entry"].isin([i for i, entry in enumerate(entries) if entry["model"] == first])
-    between_models = differences(frame, "bits_per_label", ("eraser", "entry"), is_first, lambda _: None)
-    for (_, i), difference in holm(between_models).items():
-        entries[i]["bits_per_label_model_difference"] = difference
-    for entry in entries:
-        entry["incomplete"] = _incomplete(entry, len(seeds[entry["model"]]))
-        entry |= measures_of(entry, controls.get(entry["model"]))
-    return entries
+    rows = [{"model": model, "eraser": eraser, **_of_runs(of_cell, note)} for (model, eraser), of_cell in cells.items()]
+    controls = {row["model"]: row for row in rows[::-1] if row["eraser"].name == "control"}
+    by_seed = run_frame(run for row in rows for run in row["runs"])
+    by_seed["row"] = [i for i, row in enumerate(rows) for run in row["runs"] for _ in run.seeds]
+    by_seed = by_seed.drop_duplicates(["row", "seed"])
+    for i, row in enumerate(rows):
+        of_row = by_seed[by_seed["row"] == i]
+        row |= {name: of_row[name].tolist() for name in map(str, of_row) if name not in row}
+        row["is_control"] = controls.get(row["model"]) is row
+        row["incomplete"] = _incomplete(row, len(seeds[row["model"]]))
+    for part in ("model", "eraser"):
+        by_seed[part] = [rows[i][part] for i in by_seed["row"].tolist()]
+    compared = _differences(by_seed, rows, note)
+    measures = [measures_of(row, controls.get(row["model"])) for row in rows]
+    full = [
+        row | {name: of.get(i) for name, of in compared.items()} | numbers
+        for i, (row, numbers) in enumerate(zip(rows, measures, strict=True))
+    ]
+    return pd.DataFrame(full, dtype=object)
 
 
-def _entry(model: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -> Entry:
-    """Return an entry without numbers."""
+def _differences(by_seed: pd.DataFrame, rows: Sequence[Row], note: Note) -> dict[str, dict[int, Difference]]:
+    """Return the corrected differences to the control and to the first model, by column and by position of the row."""
+    is_control = by_seed["row"].isin([i for i, row in enumerate(rows) if row["is_control"]])
+    is_first = by_seed["model"] == next((row["model"] for row in rows if row["runs"]), None)
+
+    def unread(line: str) -> None:
+        note(f"{line}: no error over test examples")
+
+    raw = {column: differences(by_seed, column, ("model", "row"), is_control, unread) for column in COMPARED}
+    raw["bits_per_label_model"] = differences(by_seed, "bits_per_label", ("eraser", "row"), is_first, lambda _: None)
+    return {f"{column}_difference": {i: one for (_, i), one in holm(of).items()} for column, of in raw.items()}
+
+
+def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
+    """Return the runs of a row, and by seed their results and loss curves."""
     finished = [run for run in runs if run.result is not None]
     return {
-        "model": model,
-        "eraser": eraser,
         "runs": finished,
         "unfinished": [run for run in runs if run.result is None],
         "members": {
@@ -183,15 +165,14 @@ def _entry(model: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -
             for s, seed in enumerate(run.seeds)
         },
         "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
-        **dict.fromkeys(f"{column}_difference" for column in (*COMPARED, "bits_per_label_model")),
     }
 
 
-def _incomplete(entry: Entry, seeds: int) -> str:
+def _incomplete(row: Row, seeds: int) -> str:
     """Say what is missing of a model's seeds; empty if nothing."""
-    if not entry["runs"]:
-        return entry["unfinished"][0].state
-    finished = {seed for run in entry["runs"] for seed in run.seeds}
+    if not row["runs"]:
+        return row["unfinished"][0].state
+    finished = {seed for run in row["runs"] for seed in run.seeds}
     return f"{len(finished)} of {seeds} seeds" if len(finished) < seeds else ""
 
 

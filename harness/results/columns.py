@@ -1,34 +1,23 @@
-"""The table of trained runs and their comparison with the control: its columns, each defined once.
+"""The table of networks trained on everything and their comparison with the control: its columns, each defined once.
 
-A column shows one or a few numbers of an entry (`harness.results.arrange`).
+A column shows one or a few numbers of a row (`harness.results.arrange`).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean
 
+import pandas as pd
+
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.results.arrange import Comparison, Entry
+from harness.results.arrange import rows_of
 from harness.results.held_out_notes import few_examples_notes, held_out_notes
 from harness.results.run_settings import setting, whole
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
-from harness.statistics import LEVEL, Difference, compression, deviation_over
+from harness.statistics import LEVEL, Difference, deviation_over
 
 
-def _marked(trainings: str, column: Column) -> Column:
-    """Mark where seeds are missing, and trainings on the plateau or at their initial weights, of those it rests on."""
-    counts = {"‡": f"{trainings}_on_plateau", "§": f"{trainings}_untrained", "†": "incomplete"}
-
-    def text(entry: Row) -> str:
-        shown = column.text(entry)
-        marks = (f"{mark}{entry[count]}" for mark, count in counts.items() if entry[count])
-        return " ".join(filter(None, [shown, *marks])) if shown or not entry["runs"] else ""  # no mark of no number
-
-    return replace(column, text=text)
-
-
-def _difference(heading: str, column: str, meaning: str = "") -> Column:
+def difference(heading: str, column: str, meaning: str = "") -> Column:
     """Return a column's difference to the control; CSV has the numbers of `harness.results.compare`."""
     name, unknown = f"{column}_difference", dict.fromkeys(_UNKNOWN)
 
@@ -44,24 +33,30 @@ def _csv(*names: str) -> Column:
 
 
 def _crossing(entry: Row) -> str:
-    difference, size, epoch = entry["test_loss_bits_difference"], *_CROSSING.record(entry).values()
-    if difference is None or difference.standard_error is None:  # one seed says nothing of others
+    to_control, size, epoch = entry["test_loss_bits_difference"], *_CROSSING.record(entry).values()
+    if to_control is None or to_control.standard_error is None:  # one seed says nothing of others
         return ""
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
-
-
-def _compression(entry: Row) -> Record:
-    bits = values(entry, "bits_per_label")
-    return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * to_control.below])
 
 
 def seeds_of(entry: Row) -> int:
-    """Return how many seeds an entry has."""
+    """Return how many seeds a row has."""
     return len(values(entry, "seed"))
 
 
 _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
+_TRAININGS = {  # by column, the trainings that its number rests on (`measures_of`), and what the notes call them
+    "bits_per_label": ("coding", "trainings"),
+    "calibrated_bits_per_label": ("coding", "trainings"),
+    "published_units": ("trainings", "trainings of all sizes"),
+    "test_loss_bits": ("final", "trainings on the whole split"),
+}
+_HAPPENED = {
+    "untrained": "the untrained network was scored, as the validation loss never improved",
+    "on_plateau": "the training loss stayed at the label entropy until training stopped: the number does not say what "
+    "the network can learn",
+}
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 _CROSSING = _csv("crossing_size", "crossing_epoch")
 RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
@@ -75,51 +70,14 @@ _CSV_ALONE = (
 WHO = word("model", "model"), word("eraser", "eraser")
 SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
-# columns of the codelength
-CODES = (
-    _marked("coding", spread(
-        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
-    )),
-    _difference("Δ to control", "bits_per_label", "of the codelength"),
-    _marked("coding", spread(
-        "calibrated", "calibrated_bits_per_label", ".3f",
-        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-    )),
-    spread(
-        "excess (bits)", "excess_bits", ",.0f",
-        "codelength of all labels less N times the test loss (docs/codes.md)",
-    ),
-    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
-    number(
-        "sample complexity", "sample_complexity", "",
-        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
-    ),
-    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
-    _marked("trainings", spread(
-        "Table 16's unit", "published_units", ".3f",
-        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
-    )),
-)  # fmt: skip
-# columns of the codelength that CSV has only where they are shown
-ON_REQUEST = (
-    Column(
-        "compression",
-        lambda entry: "" if (ratio := _compression(entry)["compression"]) is None else f"{ratio:.2f}",
-        _compression,
-        "codelength of the uniform code divided by this one's",
-        "compression",
-    ),
-    _difference(
-        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
-    ),
-)  # fmt: skip
 # columns of networks trained on everything
+_USUAL = ("test_loss_bits", "test_loss_bits_difference", "accuracy", "train_loss_bits", "label_entropy_bits")
 FINALS = (
-    _marked("final", spread(
+    spread(
         "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"
-    )),
+    ),
     spread("accuracy (%)", "accuracy", ".1f", scale=100),
-    _difference("Δ of test loss", "test_loss_bits", "to the control's"),
+    difference("Δ of test loss", "test_loss_bits", "to the control's"),
     Column(
         "below control", _crossing, _CROSSING.record,
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
@@ -156,30 +114,31 @@ FINALS = (
     ),
     number("parameters", "parameters", ","),
 )  # fmt: skip
-BY_NAME = {column.name: column for column in (*CODES, *ON_REQUEST, *FINALS)}
-_USUAL = {
-    "mdl": ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy"),
-    "train": (
-        "test_loss_bits", "test_loss_bits_difference", "accuracy", "train_loss_bits", "label_entropy_bits",
-    ),
-}  # fmt: skip
 
 
-def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
-    """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column but those `ON_REQUEST`.
+def table_of(
+    frame: pd.DataFrame,
+    names: Sequence[str] = (),
+    codes: Sequence[Column] = (),
+    on_request: Sequence[Column] = (),
+) -> Table:
+    """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
 
     Args:
-        comparison: the runs.
-        names: columns to show, the usual ones by default; a command may lack some, and what is empty is not shown.
+        frame: the runs (`harness.results.arrange`).
+        names: columns to show, the usual ones by default; those that are not there or empty are not shown.
+        codes: further columns.
+        on_request: columns that CSV has only where they are shown.
     """
-    of_codes, entries = comparison.command == "mdl", comparison.entries
-    possible = [BY_NAME[name] for name in names or _USUAL[comparison.command]]
-    shown = [column for column in possible if of_codes or column in FINALS]
-    also = (*WHO, *_CSV_ALONE, *(CODES if of_codes else ()), *FINALS)
-    return Table.of(comparison.name, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, comparison.title)
+    possible = {column.name: column for column in (*codes, *on_request, *FINALS)}
+    shown = [possible[name] for name in names or _USUAL if name in possible]
+    also, entries = (*WHO, *_CSV_ALONE, *codes, *FINALS), rows_of(frame)
+    remarks = [*_training_remarks(shown, entries), *incomplete_remarks(entries)]
+    table, title = entries[0]["table"], entries[0]["title"]
+    return Table.of(table, (*WHO, *shown, SEEDS), entries, notes(shown, entries), also, title, remarks)
 
 
-def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
+def _entropy_notes(entries: Sequence[Row]) -> list[str]:
     """Return the label entropy of codes beside log2 k, where classes are so unequal that they differ."""
     coded = [entry for entry in entries if values(entry, "bits_per_label")]
     known = {(k, bits) for entry in coded for k in entry["num_classes"] for bits in values(entry, "label_entropy_bits")}
@@ -191,8 +150,31 @@ def _entropy_notes(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
-    """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
+def _training_remarks(shown: Sequence[Column], entries: Sequence[Row]) -> list[str]:
+    """Say which trainings behind the shown numbers were stopped on the plateau, or kept their initial weights."""
+    sentences = []
+    for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
+        for count, happened in _HAPPENED.items():
+            counts = [(entry, entry[f"{kind}_{count}"]) for entry in entries]
+            of = [f"{_who(entry, entries)}: in {of}" for entry, of in counts if of]
+            sentences += [f"{'; '.join(of)} {trainings} {happened}."] if of else []
+    return sentences
+
+
+def incomplete_remarks(entries: Sequence[Row]) -> list[str]:
+    """Say which rows have no result, or fewer seeds than others of the model."""
+    rows = [f"{_who(entry, entries)} ({entry['incomplete']})" for entry in entries if entry["incomplete"]]
+    return [f"Not finished: {'; '.join(rows)}."] if rows else []
+
+
+def _who(entry: Row, entries: Sequence[Row]) -> str:
+    """Return the eraser of a row, after what tells the row from others of this eraser."""
+    several = [part for part in ("dataset", "model") if len({one[part] for one in entries}) > 1]
+    return ", ".join(entry[part].display for part in (*several, "eraser"))
+
+
+def notes(shown: Sequence[Column], entries: Sequence[Row]) -> list[str]:
+    """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
     compared = [column.name for column in shown if column.name.endswith("_difference")]
     differences = [entry[name] for name in compared for entry in run if entry[name]]
@@ -204,11 +186,6 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> list[str]:
         ),
         f"*: p ≤ {LEVEL} over seeds, not over test examples (Student's t, Holm's correction for the rows of the "
         "table).": any(one.significant for one in differences),
-        "‡: trainings that never left the plateau: their training loss stayed at the label entropy until they were "
-        "stopped, and they do not say what the network can learn.": any(e["trainings_on_plateau"] for e in run),
-        "§: trainings, one for each size and seed, that kept their initial weights: no epoch had a lower validation "
-        "loss.": any(entry["trainings_untrained"] for entry in run),
-        "†: not finished, or fewer seeds than others of the model.": any(entry["incomplete"] for entry in entries),
         "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
         # by how much: docs/guide/results.md

@@ -6,13 +6,13 @@ from erasure.certificate import Certificate
 from erasure.few_examples import few_examples
 from harness.few_labels import few_labels
 from harness.result import MdlResult
-from harness.results.arrange import Entry
+from harness.results.table import Row
 
 _EQUAL = 0.01  # gap of moments, relative to the data's, up to which an eraser has made them equal
 _DETECTED = 2  # z-score above which an order counts as there (docs/orders.md)
 
 
-def few_examples_notes(entries: Sequence[Entry]) -> list[str]:
+def few_examples_notes(entries: Sequence[Row]) -> list[str]:
     """Say that class moments cannot be estimated from the training examples, or codelengths from their labels."""
     notes = dict[str, None]()
     for result in (run.result for entry in entries for run in entry["runs"]):
@@ -27,7 +27,7 @@ def few_examples_notes(entries: Sequence[Entry]) -> list[str]:
     return [*notes]
 
 
-def held_out_notes(entries: Sequence[Entry]) -> list[str]:
+def held_out_notes(entries: Sequence[Row]) -> list[str]:
     """Say after which erasers class means are equal on the training examples and still differ on the test examples."""
     shares = {entry["eraser"]: _test_share(entry) for entry in entries}
     whole = next((share for eraser, share in shares.items() if eraser.name == "control"), None)
@@ -42,7 +42,7 @@ def held_out_notes(entries: Sequence[Entry]) -> list[str]:
     return [f"Erased class means still differ on test examples (z > {_DETECTED}{relative}): {', '.join(apart)}."]
 
 
-def _test_share(entry: Entry) -> float | None:
+def _test_share(entry: Row) -> float | None:
     """Return the share of the test examples' variance that lies between classes; None where it may be chance."""
     test = entry["runs"][0].result.certificate["test"]
     known = test.order_shares and test.order_z_scores and test.order_z_scores[0] > _DETECTED

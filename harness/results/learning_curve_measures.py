@@ -61,7 +61,7 @@ def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
 
 
 def measures_of(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what the learning curves of an entry (`harness.results.arrange`) say, partly against its control's."""
+    """Return what the learning curves of a row (`harness.results.arrange`) say, partly against its control's."""
     members = entry["members"]
     coded = {seed: member for seed, member in members.items() if isinstance(member[0], MdlResult)}
     numbers: dict[str, Any] = dict.fromkeys(("surplus_bits", "sample_complexity", "crossing_size", "crossing_epoch"))
@@ -83,7 +83,7 @@ def measures_of(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> 
         numbers["sample_complexity"] = above if least == math.inf else least
         numbers["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
     common = [seed for seed in members if seed in targets]
-    if common and entry is not control:
+    if common and entry["members"] is not control["members"]:
         both = [[each["members"][seed] for seed in common] for each in (entry, control)]
         numbers["crossing_size"] = crossing(*_sizes_and_losses(both[0]), _sizes_and_losses(both[1])[1])
         if all(seed in each["curves"] for seed in common for each in (entry, control)):

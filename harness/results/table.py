@@ -34,9 +34,8 @@ _LONGEST_NAME = 150  # characters
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-        "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
-        "‡": r"$^\ddagger$", "§": r"$^\S$", "−": "$-$", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}"}  # fmt: skip
+        "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$",
+        "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,14 @@ class Table:
 
     Attributes:
         name: the name of its files and its label in LaTeX.
-        notes: sentences below the table.
+        notes: sentences below the table, which other tables may have as well.
         headings: the text above each column.
         rows: cells as text.
         columns: the columns, where the table was made from a frame.
         frame: the rows as numbers.
         records: the rows of CSV.
         title: the text above the table.
+        remarks: sentences on rows, after the notes; each table has its own.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Table:
     frame: Sequence[Row] = ()
     records: Sequence[Record] = ()
     title: str = ""
+    remarks: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -147,6 +148,7 @@ class Table:
         notes: Sequence[str] = (),
         also: Sequence[Column] = (),
         title: str = "",
+        remarks: Sequence[str] = (),
     ) -> "Table":
         """Make a table with a row per row of a frame, of the columns that are not empty.
 
@@ -157,11 +159,11 @@ class Table:
         rows = [[column.text(row) for column in shown] for row in frame]
         meanings = [f"{column.heading}: {column.meaning}." for column in shown if column.meaning]
         headings = [column.heading for column in shown]
-        return cls(name, [*meanings, *notes], headings, rows, shown, frame, records, title)
+        return cls(name, [*meanings, *notes], headings, rows, shown, frame, records, title, remarks)
 
     def caption(self, without: Sequence[str] = ()) -> str:
-        """Return the notes, but for some, as one text."""
-        return " ".join(note for note in self.notes if note not in without)
+        """Return the notes, but for some, and the remarks as one text."""
+        return " ".join([*(note for note in self.notes if note not in without), *self.remarks])
 
     def show(self, title: str = "", without: Sequence[str] = ()) -> None:
         """Print it on stdout, below its title or another, and its notes but for some."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
@@ -21,7 +22,6 @@ from harness.figure_helpers import (
     shared_legend,
     wrapped,
 )
-from harness.results.arrange import Comparison
 from harness.results.figures import Drawing
 from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, display_name
 from harness.results.table import Row
@@ -105,7 +105,7 @@ SummaryPanel = tuple[str, str, SummaryCurves]  # title, which accuracy (`accurac
 
 
 def figures_of(
-    comparisons: Sequence[Comparison], between_erasers: Sequence[Row], between_networks: Sequence[Row]
+    comparisons: Sequence[pd.DataFrame], between_erasers: Sequence[Row], between_networks: Sequence[Row]
 ) -> dict[str, Drawing]:
     """Return the figures that have panels, by the kinds of their tables."""
     summaries = [

@@ -8,21 +8,23 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
+import pandas as pd
+
 from conf import Options
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
-from harness.results.arrange import Comparison, Entry
-from harness.results.columns import RUN, SEEDS, WHO, seeds_of
+from harness.results.arrange import finished, rows_of
+from harness.results.columns import RUN, SEEDS, WHO, incomplete_remarks, seeds_of
 from harness.results.run_settings import flatten
 from harness.results.table import Column, Record, Row, Table, number, numbers, spread, values, word
 from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 
 
-def information(comparisons: Sequence[Comparison]) -> list[tuple[Entry, InformationResult]]:
-    """Return the result of every run, and its entry."""
-    runs = [(entry, run.result) for one in comparisons for entry in one.entries for run in entry["runs"]]
-    return [(entry, one) for entry, one in runs if isinstance(one, InformationResult)]
+def information(comparisons: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
+    """Return the result of every run, and its row."""
+    runs = [(row, run.result) for one in comparisons for row in finished(one) for run in row["runs"]]
+    return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
 
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
@@ -68,8 +70,8 @@ def _classes(entry: Row) -> str:
 
 
 def _notes(entry: Row) -> str:
-    """Return notes: what is missing, what the eraser was fitted on, correlation between seeds."""
-    notes = [f"†{entry['incomplete']}"] if entry["incomplete"] else []
+    """Return notes: what the eraser was fitted on, correlation between seeds."""
+    notes = []
     for result in (run.result for run in entry["runs"]):
         notes += eraser_note(result.eraser_fit)
         if (correlation := (result.between_seeds or {}).get("pearson")) is not None:
@@ -166,13 +168,13 @@ AGREEMENT = (
 
 
 def tables_of(
-    comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
+    comparisons: Sequence[pd.DataFrame], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
     runs = information(comparisons)
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
-    entries = [entry for one in comparisons for entry in one.entries]
+    entries = [row for one in comparisons for row in rows_of(one)]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
     estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
     attribution = _parts(runs, "attribution", "method")
@@ -195,18 +197,19 @@ def _table(
 ) -> Table:
     over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
     shown = [DATASET, *who, *columns]
+    remarks = incomplete_remarks(frame) if kind == "runs" else []
     return Table.of(
-        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}"
+        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}", remarks
     )
 
 
-def _about(entry: Entry, result: InformationResult) -> Record:
+def _about(entry: Row, result: InformationResult) -> Record:
     """Return what every row about a run has."""
     about = {name: entry[name] for name in ("dataset", "model", "eraser")}
     return about | {"run_id": result.run_id, "seed": result.seeds, "train_size": result.train_size}
 
 
-def _parts(runs: Sequence[tuple[Entry, InformationResult]], field: str, name: str) -> list[Row]:
+def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str) -> list[Row]:
     """Return a row for each part in a field of the results, which has numbers over seeds or a part for each seed."""
     return [
         {**_about(entry, result), name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}

@@ -24,7 +24,7 @@ _CAPTION = (
     "Orders left: percent of each order's energy between classes on the training split, in 30 directions of data "
     "whitened after each eraser, so that rows are not on one scale; – if below zero, as after an eraser has made it "
     "equal. Then the loss of each network trained on all examples, on the training split | on the test split, bits per "
-    "label, mean ± standard deviation over seeds. ‡: number of seeds that never left the plateau."
+    "label, mean ± standard deviation over seeds."
 )
 Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 
@@ -66,7 +66,14 @@ def tabulated(runs: Runs) -> Table:
         shares = _shares(runs, eraser)
         left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
         rows.append([eraser.display, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
-    return Table("orders", [_CAPTION], ["eraser", "orders left, %", *map(display_name, models)], rows)
+    remarks = [
+        f"{display_name(model)}, {eraser.display}: {of} seeds never left the plateau."
+        for eraser in erasers
+        for model in models
+        if (eraser, model) in runs and (of := _on_plateau(runs[eraser, model]))
+    ]
+    headings = ["eraser", "orders left, %", *map(display_name, models)]
+    return Table("orders", [_CAPTION], headings, rows, remarks=remarks)
 
 
 def _shares(runs: Runs, eraser: Label) -> Sequence[float]:
@@ -76,8 +83,11 @@ def _shares(runs: Runs, eraser: Label) -> Sequence[float]:
 
 def _cell(result: MdlResult) -> str:
     training, test = (Spread.of(bits or []) for bits in (result.final.train_loss_bits, result.final.loss_bits))
-    plateau = stuck([(result.trainings[-1], s) for s in range(len(result.seeds))])
-    return f"{training:.2f} | {test:.2f}" + (f" ‡{plateau}" if plateau else "")
+    return f"{training:.2f} | {test:.2f}"
+
+
+def _on_plateau(result: MdlResult) -> str:
+    return stuck([(result.trainings[-1], s) for s in range(len(result.seeds))])
 
 
 def draw(runs: Runs, path: Path) -> None:

@@ -14,7 +14,8 @@ from erasure.store.lease import Lease, LeaseLostError
 from harness.experiment import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.results.arrange import Entry, arrange
+from harness.results.arrange import arrange, rows_of
+from harness.results.table import Row
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
 from tests.made_up_runs import made_up
@@ -70,8 +71,8 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     result = run.result
     assert result is not None
 
-    def entry() -> Entry:
-        (only,) = arrange([result])[0].entries
+    def entry() -> Row:
+        (only,) = rows_of(arrange([result])[0])
         return only
 
     assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]

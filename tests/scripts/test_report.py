@@ -9,10 +9,10 @@ import torch
 
 from erasure.store.checked_files import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.results.arrange import arrange
-from harness.results.figures import is_sound
+from harness.results.arrange import arrange, rows_of
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Column, Table, file_name
+from mdl.codelength_report import is_sound
 from scripts.report import folder_in, main, write_page
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 
@@ -106,7 +106,7 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     shown = capsys.readouterr()
     for run in failed:
         assert f"{run.id}: no result.json: failed, shown as incomplete" in shown.err
-    assert "†failed" in (out / "tables.md").read_text()
+    assert (out / "tables.md").read_text().count("Not finished: LEACE (failed).") == 2  # below each table
     assert "cannot be drawn" not in shown.err
     assert not [*(out / "figures").glob("*quick*")]
     assert [*(out / "figures").glob("mdl-digits-train-paper-learning-curves.svg")]
@@ -147,17 +147,18 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     blocks = arrange(read_runs([runs]))
-    settings = {block.name: block.entries[0]["setting"] for block in blocks}
+    settings = {row["table"]: row["setting"] for block in blocks for row in rows_of(block)}
     assert settings == {
         "mdl-digits-train-paper": "train=paper, mdl=paper",
         "mdl-digits-train-quick": "train=quick, mdl=quick",
         "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
     }
     for block in blocks:
-        runs_of = [run for entry in block.entries for run in entry["runs"]]
+        runs_of = [run for entry in rows_of(block) for run in entry["runs"]]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
-        assert {str(entry["model"]) for entry in block.entries} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
-        assert block.entries[0]["setting"].replace("_", r"\_") in (out / "tables" / f"{block.name}.tex").read_text()
+        assert {str(entry["model"]) for entry in rows_of(block)} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
+        name, setting = (rows_of(block)[0][part] for part in ("table", "setting"))
+        assert setting.replace("_", r"\_") in (out / "tables" / f"{name}.tex").read_text()
 
 
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figures) -> None:
@@ -182,7 +183,7 @@ def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -
     assert "1 of 3 figures left out; report on fewer runs for these" in capsys.readouterr().err
 
 
-def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
+def test_what_rests_on_plateaus_is_said_below_the_table(runs, tmp_path, no_figures) -> None:
     write_small_run(runs, "control")
     run = write_small_run(runs, "qleace")
     result = result_json(run)
@@ -198,12 +199,11 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     assert bits["qleace"]["final_on_plateau"] == "1 of 2"
     assert bits["control"]["coding_on_plateau"] == ""  # an earlier version, which does not say
     text = (tmp_path / "out" / "tables.md").read_text()
-    assert "‡3 of 6" in text
-    assert "‡4 of 8" in text  # in the paper's unit
-    assert text.count("‡1 of 2") == 2  # final losses of both commands
-    assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits.tex").read_text()
+    assert "QLEACE: in 3 of 6 trainings the training loss stayed" in text
+    assert "QLEACE: in 4 of 8 trainings of all sizes the training loss stayed" in text  # in the paper's unit
+    assert text.count("QLEACE: in 1 of 2 trainings on the whole split") == 2  # final losses of both commands
     block, _ = arrange(read_runs([runs]))
-    assert [is_sound(entry) for entry in block.entries] == [True, False]
+    assert [is_sound(entry) for entry in rows_of(block)] == [True, False]
 
 
 def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys, no_figures) -> None:

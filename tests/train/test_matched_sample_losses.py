@@ -13,7 +13,7 @@ from erasure.matched_samples import counterpart
 from erasure.store.checked_files import load_tensors, read_json
 from harness.result import TrainResult, read_result
 from harness.results import load
-from harness.results.arrange import arrange
+from harness.results.arrange import arrange, rows_of
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
@@ -61,7 +61,7 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
     result = read_result(paths[1])
     assert isinstance(result, TrainResult)
-    (entry,) = arrange([result])[0].entries
+    (entry,) = rows_of(arrange([result])[0])
     assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
 from harness.result import MdlResult, Result
 from harness.result_fields import Timing
-from harness.results.arrange import Comparison, Entry, arrange
-from harness.results.columns import table_of
-from harness.results.figures import scaling_panels
+from harness.results.arrange import arrange, finished, rows_of
 from harness.results.read import StoredRun, read_runs
+from harness.results.table import Row
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
+from mdl.codelength_report import scaling_panels, table_of
 from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
 
 
@@ -38,17 +39,17 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
     return made_up(config=sections | {"runs_dir": "nowhere"} | config)
 
 
-def models_of(comparison: Comparison) -> list[str]:
-    return [*dict.fromkeys(str(entry["model"]) for entry in comparison.entries)]
+def models_of(comparison: pd.DataFrame) -> list[str]:
+    return [*dict.fromkeys(str(entry["model"]) for entry in rows_of(comparison))]
 
 
-def erasers_of(comparison: Comparison) -> list[str]:
-    return [*dict.fromkeys(str(entry["eraser"]) for entry in comparison.entries)]
+def erasers_of(comparison: pd.DataFrame) -> list[str]:
+    return [*dict.fromkeys(str(entry["eraser"]) for entry in rows_of(comparison))]
 
 
-def entry(*runs: StoredRun) -> Entry:
+def entry(*runs: StoredRun) -> Row:
     (only,) = arrange(runs)
-    (entry,) = only.entries
+    (entry,) = rows_of(only)
     return entry
 
 
@@ -87,9 +88,9 @@ def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> No
 
 def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
     (grid,) = arrange([result({"name": "leace"}), result(model={"name": "linear"}), result()])
-    shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.entries]
+    shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in rows_of(grid)]
     assert shown == [("linear", "control", True), ("mlp", "control", True), ("mlp", "leace", False)]
-    assert {entry["incomplete"] for entry in grid.entries} == {""}
+    assert {entry["incomplete"] for entry in rows_of(grid)} == {""}
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
@@ -103,12 +104,12 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
     grids = arrange([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
     settings = ("train=default", "train=quick", "train=quick, train.lr=0.5")
-    assert [grid.title for grid in grids] == [f"train: digits, {setting}" for setting in settings]
+    assert [grid["title"].iat[0] for grid in grids] == [f"train: digits, {setting}" for setting in settings]
     assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
     assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
     (grid,) = arrange(coded)  # but not those that differ in the code of the labels
-    assert grid.entries[0]["setting"] == "train.lr=0.1, mdl=paper"
+    assert rows_of(grid)[0]["setting"] == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
@@ -117,12 +118,12 @@ def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_t
         return result(dataset={"name": "image_folder", "root": root, "size": 16})
 
     (one,) = arrange([folder("data/cifar10"), folder("/elsewhere/cifar10")])
-    assert one.title == "train: image folder (root=cifar10), train.lr=0.1"
+    assert one["title"].iat[0] == "train: image folder (root=cifar10), train.lr=0.1"
     both = arrange([folder("data/cifar10"), folder("data/cifar10-again")])
-    names = [str(each.entries[0]["dataset"]) for each in both]
+    names = [str(rows_of(each)[0]["dataset"]) for each in both]
     assert names == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
     (digits,) = arrange([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")])
-    assert str(digits.entries[0]["dataset"]) == "digits"  # whose name says what it is
+    assert str(rows_of(digits)[0]["dataset"]) == "digits"  # whose name says what it is
 
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
@@ -131,7 +132,7 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
         for version in (1, 2)
     )
     for both in ([older, newer], [newer, older]):
-        (entry,) = arrange(both)[0].finished
+        (entry,) = finished(arrange(both)[0])
         assert entry["run_id"] == ["run-2"]
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
@@ -145,19 +146,19 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     config["dataset"]["root"] = "elsewhere"
     edit_result(more, train_size=9976, config=config)
     blocks = arrange(read_runs([runs]))
-    assert sorted((block.name, len(block.entries)) for block in blocks) == [
+    assert sorted((block["table"].iat[0], len(rows_of(block))) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
     smaller = write_small_run(runs, "control", command="train", seeds=(4, 5))
     edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
-    assert sorted(str(block.entries[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
+    assert sorted(str(rows_of(block)[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
         "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
     edit_result(more, train_size=48976, config=config)
     (block,) = arrange(read_runs([runs]))
-    assert [sorted(entry["members"]) for entry in block.finished] == [[0, 1, 2, 3], [0, 1]]
+    assert [sorted(entry["members"]) for entry in finished(block)] == [[0, 1, 2, 3], [0, 1]]
 
 
 def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
@@ -165,10 +166,9 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     write_small_run(runs, "leace", seeds=(0, 2))
     write_small_run(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
     (block,) = arrange(read_runs([runs]))
-    narrow, control, leace = block.entries
+    narrow, control, leace = rows_of(block)
     assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
-    assert "†2 of 3 seeds" in table_of(block).markdown()
-    assert "†: not finished, or fewer seeds" in table_of(block).caption()
+    assert "Not finished: MLP (width=128), LEACE (2 of 3 seeds)." in table_of(block).caption()
     # paired with the same seeds of the control, whatever else that has
     expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
     assert leace["bits_per_label_difference"].mean == pytest.approx(sum(expected) / 2)
@@ -179,7 +179,7 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     write_small_run(runs, "leace", seeds=(3,))
     write_small_run(runs, "control", seeds=(0, 1, 3))
     (block,) = arrange(read_runs([runs]))
-    _, leace = block.entries
+    _, leace = rows_of(block)
     assert sorted(leace["members"]) == [0, 1, 3]
     assert leace["incomplete"] == ""
     assert leace["test_loss_bits_difference"] is not None
@@ -200,23 +200,23 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
         "mlp (width=128, mdl.code=replay)",
     ]
     assert models_of(block) == labels
-    settings = [each.entries[0]["setting"] for each in (block, quick)]
+    settings = [rows_of(each)[0]["setting"] for each in (block, quick)]
     assert settings == ["train=paper, mdl=paper", "train=quick, mdl=quick"]
-    replayed = {entry["eraser"].name: entry for entry in block.entries if str(entry["model"]) == labels[1]}
+    replayed = {entry["eraser"].name: entry for entry in rows_of(block) if str(entry["model"]) == labels[1]}
     expected = mean(replayed["leace"]["bits_per_label"]) - mean(replayed["control"]["bits_per_label"])
     assert f"{replayed['leace']['bits_per_label_difference']}".startswith(f"{expected:+.3f} ±")
-    panels = scaling_panels(block.finished, "width")  # a line never mixes codes
+    panels = scaling_panels(finished(block), "width")  # a line never mixes codes
     shown = [[*dict.fromkeys(str(entry["model"]) for entry in entries)] for _, entries in panels]
     assert shown == [labels[::2], labels[1::2]]
     assert [title for title, _ in panels] == ["MLP", "MLP (mdl.code=replay)"]
     alone = tmp_path / "alone"
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]))
-    assert only.entries[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"
+    assert rows_of(only)[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"
 
 
 def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
-    entries = arrange([trained(), trained("leace"), trained("leace", width=9)])[0].entries
+    entries = rows_of(arrange([trained(), trained("leace"), trained("leace", width=9)])[0])
     compared = [
         (str(entry["model"]), str(entry["eraser"]))
         for entry in entries
@@ -229,7 +229,7 @@ def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> N
 def test_what_stands_in_one_table_is_corrected_together() -> None:
     runs = [trained(losses=[1.0, 2.0, 3.0]), trained("leace", [1.5, 2.4, 3.6]), trained("qleace", [1.4, 2.5, 3.4])]
     alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
-    differences = [entry["test_loss_bits_difference"] for entry in arrange(runs)[0].entries]
+    differences = [entry["test_loss_bits_difference"] for entry in rows_of(arrange(runs)[0])]
     assert differences == [None, *holm(dict(enumerate(alone))).values()]
 
 
@@ -249,8 +249,8 @@ def code_result(finals, test_bits=None) -> MdlResult:
     return mdl_result
 
 
-def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
-    _, entry = arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0].entries
+def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Row]:
+    _, entry = rows_of(arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0])
     return entry["test_loss_bits_difference"], entry
 
 

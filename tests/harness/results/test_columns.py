@@ -1,195 +1,39 @@
-"""Columns of the table of runs: short, with remarks where numbers need them."""
+"""The table of networks trained on everything."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.result import MdlResult, Result
-from harness.result_fields import SharpDrops
-from harness.results import compare, load
-from harness.results.arrange import Comparison, arrange
-from harness.results.columns import BY_NAME, table_of
-from harness.results.read import StoredRun, read_runs
+from harness.result import TrainResult
+from harness.results.arrange import arrange
+from harness.results.columns import table_of
 from tests.made_up_runs import write_run
 
 
-def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> list[MdlResult]:
-    """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
-    marked_results = []
+@pytest.fixture
+def results(tmp_path: Path) -> list[TrainResult]:
+    """Control and QLEACE, whose second seed never left the plateau."""
+    results = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
-        result = write_run(root, dataset="digits", eraser=eraser, seeds=seeds, preset=preset).result
-        assert isinstance(result, MdlResult)
-        first, *others, last = result.curve
-        marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
-        marked_results.append(replace(result, curve=[marked[0], *others, marked[1]]))
-    return marked_results
+        result = write_run(tmp_path, "train", dataset="digits", eraser=eraser, seeds=(0, 1)).result
+        assert isinstance(result, TrainResult)
+        results.append(replace(result, left_plateau=left))
+    return results
 
 
-def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
-    (only,) = arrange(runs)
-    return only
-
-
-def comparison(*arguments: Any, **options: Any) -> Comparison:
-    return compared(results(*arguments, **options))
-
-
-@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3, 4)])
-def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_path: Path, capsys) -> None:
-    table = table_of(comparison(tmp_path, seeds))
+def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[TrainResult]) -> None:
+    (frame,) = arrange(results)
+    table = table_of(frame)
     assert list(table.headings) == [
-        "model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
+        "model", "eraser", "test loss (bits)", "Δ of test loss", "accuracy (%)", "training loss", "entropy", "seeds",
     ]  # fmt: skip
-    assert [row[-1] for row in table.rows] == [f"{len(seeds)}"] * 2
-    assert [row[5] for row in table.rows] == ["50.0 ± 0.0"] * 2
-    table.show("train=default, mdl=default")
-    lines = capsys.readouterr().out.rstrip().splitlines()
-    assert len(lines) <= 16
-    explained = lines[next(i for i, line in enumerate(lines) if line.startswith("bits per label: ")) :]
-    assert len(explained) <= 6
-    assert f"±: standard deviation over {len(seeds)} seeds. ± of Δ: standard error, paired by seed." in table.caption()
-    for elsewhere in ("calibrated", "gap of", "order 1", "below control", "on the plateau"):
-        assert elsewhere not in table.caption()
-    missing = {
-        "calibrated_bits_per_label_mean",
-        "certificate.train.mean_gap",
-        "test_loss_bits_backfires",
-        "certificate.train.edit_size",
-    } - {*table.records[0]}
-    assert not missing, "table.csv has every number"
+    assert "QLEACE: in 1 of 2 trainings on the whole split the training loss stayed" in table.caption()
+    assert not [name for name in table.records[0] if name.startswith("bits_per_label")]
 
 
-def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_path: Path) -> None:
-    control, erased = results(tmp_path, (0,))
-    less = [bits - 1e-4 for bits in control.mdl.bits_per_sample]
-    erased = replace(erased, mdl=replace(erased.mdl, bits_per_sample=less), curve=control.curve, final=control.final)
-    alike = compared([control, erased])
-    table = table_of(alike)
-    assert table.rows[1][3] == "0.000 (one seed)"
-    assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
-    below = BY_NAME["crossing"]
-    assert [below.text(entry) for entry in alike.finished] == ["", ""]
-
-
-def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
-    control, erased = results(tmp_path, (0, 1, 2, 3, 4))
-    crossing = BY_NAME["crossing"]
-    assert [crossing.text(entry) for entry in compared([control, erased]).entries] == ["", "no"]
-    swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
-    assert [crossing.text(entry) for entry in compared(swapped).entries] == ["", "from n = 1,024, backfires"]
-
-
-def test_an_unfinished_run_has_its_mark_and_no_number(tmp_path: Path) -> None:
-    control, _ = (write_run(tmp_path, dataset="digits", eraser=eraser) for eraser in ("control", "qleace"))
-    (control.directory / "result.json").unlink()
-    table = table_of(compared(read_runs([tmp_path])))
-    unfinished, finished = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
-    assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "†unfinished")
-    assert "†" not in finished["bits per label"]
-
-
-def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:
-    table = table_of(comparison(tmp_path, preset="quick"))
-    assert "mdl=quick has three training sizes: codelengths come out too long." in table.caption()
-    assert "train=quick cuts trainings short" in table.caption()
-    assert "quick" not in table_of(comparison(tmp_path)).caption()
-
-
-def test_what_rests_on_plateaus_is_marked(tmp_path: Path) -> None:
-    both = results(tmp_path)
-    marked = compared(both)
-    table = table_of(marked)
-    assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
-    assert "‡: trainings that never left the plateau" in table.caption()
-    assert "‡" not in table_of(compared(both[:1])).caption()
-
-
-def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
-    control = results(tmp_path)[0]
-    for bits, epoch, texts in (
-        ([1.0, 1.5], [3, 6], ["1.25", "4"]),
-        ([0.0, 1.5], [None, 6], ["0.75", "6"]),
-        ([0.0, 0.0], [None, None], ["0.00", ""]),
-    ):
-        drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
-        (entry,) = compared([replace(control, sharp_drop=drops)]).entries
-        assert [BY_NAME[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
-
-
-def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
-    control, _ = results(tmp_path)
-    curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
-    (entry,) = compared([replace(control, curve=curve)]).entries
-    assert entry["untrained"] == [4, 2]  # of four sizes
-
-
-def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = comparison(tmp_path).entries
-    gap, test_gap = BY_NAME["certificate.train.covariance_gap"], BY_NAME["certificate.test.mean_gap"]
-    assert gap.text(control) == "0.7"  # as people write it
-    assert test_gap.text(control) == "4e-09"
-    assert BY_NAME["certificate.train.edit_size"].text(control) == "57"  # percent
-    assert "on the training split: no promise goes further" in BY_NAME["certificate.train.mean_gap"].meaning
-
-
-def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
-    both = results(tmp_path, (0, 1, 2, 3, 4))
-    table = table_of(compared(both))
-    assert "*" in table.rows[1][3]
-    assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption()
-    assert "*" not in table_of(compared(both[:1])).caption()
-
-
-def test_other_trainings_that_kept_their_initial_weights_are_marked(tmp_path: Path) -> None:
-    control, erased = results(tmp_path)
-    points = [replace(point, untrained=[True] * len(point.ce_test_bits)) for point in erased.curve]
-    table = table_of(compared([control, replace(erased, curve=points)]))
-    on_plateau = sum(left.count(False) for left in (point.left_plateau for point in points[:-1]) if left)
-    trainings = sum(len(point.ce_test_bits) for point in points[:-1])
-    assert f"§{trainings - on_plateau} of {trainings}" in table.rows[1][2]
-    assert "§: trainings, one for each size and seed, that kept their initial weights" in table.caption()
-    assert "§" not in table_of(compared([control])).caption()
-
-
-def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    (block,) = arrange(read_runs([tmp_path]))
-    assert block.entries[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
-    assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
-    paper = table_of(block, ["published_units"])
-    assert "Table 16's unit" in paper.markdown()
-    assert "(not a codelength)" in paper.caption()
-
-
-def test_compression_and_differences_between_models_are_there_on_request(tmp_path: Path) -> None:
-    for eraser in ("control", "leace"):
-        for model in ("lenet", "mlp"):
-            write_run(tmp_path, dataset="digits", eraser=eraser, model=model, seeds=range(3))
-    runs = compared(read_runs([tmp_path]))
-    names = ("bits_per_label", "compression", "bits_per_label_model_difference")
-    table = table_of(runs, names)
-    assert list(table.headings)[2:] == ["bits per label", "compression", "Δ to first model", "seeds"]
-    between = compare(load(tmp_path).runs, baseline="lenet", by="model").set_index(["model", "eraser"])
-    for record in table.records:
-        assert record["compression"] == pytest.approx(math.log2(10) / record["bits_per_label_mean"])
-        expected = between.loc[(record["model"].name, record["eraser"].name)]
-        if record["model"].name == "lenet":
-            assert record["bits_per_label_model_difference"] is None
-        else:
-            for name in ("difference", "standard_error", "p_holm"):
-                assert record[f"bits_per_label_model_{name}"] == pytest.approx(expected[name])
-    usual = {*table_of(runs).records[0]}
-    assert usual.isdisjoint({"compression", "bits_per_label_model_difference"})
-    assert "compression" not in table_of(runs).headings
-
-
-@pytest.mark.parametrize(("entropy", "said"), [(2.5, True), (3.32, False), (None, False)])
-def test_the_label_entropy_stands_beside_log2_k_where_they_differ(entropy, said: bool, tmp_path: Path) -> None:
-    run = write_run(tmp_path, dataset="digits", eraser="control", label_entropy_bits=entropy)
-    caption = table_of(compared(read_runs([tmp_path]))).caption()
-    assert ("log2 k is 3.322 bits, the label entropy 2.500" in caption) == said
-    assert load(run.directory).runs["label_entropy_bits"].isna().all() == (entropy is None)
+def test_a_column_of_another_command_is_not_shown(results: list[TrainResult]) -> None:
+    (frame,) = arrange(results)
+    assert list(table_of(frame, ["bits_per_label", "accuracy"]).headings) == [
+        "model", "eraser", "accuracy (%)", "seeds",
+    ]  # fmt: skip

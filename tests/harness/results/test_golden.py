@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.results.arrange import arrange
-from harness.results.columns import table_of
 from harness.results.read import read_runs
+from mdl.codelength_report import table_of
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.csv"))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from harness.result import MdlResult, Result
 from harness.results.arrange import arrange
-from harness.results.columns import table_of
 from harness.results.read import read_runs
+from mdl.codelength_report import table_of
 from tests.made_up_runs import write_run
 
 

@@ -1,0 +1,204 @@
+"""Codelengths of finished runs: the table, learning curves and what erasure costs, codelengths over a size."""
+
+import json
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from harness.figure_helpers import band, chance_line, figure_of_panels, shared_legend, wrapped
+from harness.results import columns, figures
+from harness.results.arrange import finished, model_of, panels
+from harness.results.columns import FINALS, difference
+from harness.results.figures import Colours, Drawing, Panel, line_width
+from harness.results.run_labels import labels
+from harness.results.table import Column, Record, Row, Table, number, spread, values
+from harness.statistics import Difference, Spread, compression, seeds_text, signed
+
+
+def _compression(entry: Row) -> Record:
+    bits = values(entry, "bits_per_label")
+    return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+
+
+_CODES = (
+    spread(
+        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
+    ),
+    difference("Δ to control", "bits_per_label", "of the codelength"),
+    spread(
+        "calibrated", "calibrated_bits_per_label", ".3f",
+        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
+    ),
+    spread(
+        "excess (bits)", "excess_bits", ",.0f",
+        "codelength of all labels less N times the test loss (docs/codes.md)",
+    ),
+    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
+    number(
+        "sample complexity", "sample_complexity", "",
+        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+    ),
+    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
+    spread(
+        "Table 16's unit", "published_units", ".3f",
+        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
+    ),
+)  # fmt: skip
+# columns that CSV has only where they are shown
+_ON_REQUEST = (
+    Column(
+        "compression",
+        lambda entry: "" if (ratio := _compression(entry)["compression"]) is None else f"{ratio:.2f}",
+        _compression,
+        "codelength of the uniform code divided by this one's",
+        "compression",
+    ),
+    difference(
+        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
+    ),
+)  # fmt: skip
+BY_NAME = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
+_USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
+
+
+def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
+    """Tabulate codelengths and networks trained on everything, a row per model and eraser.
+
+    Args:
+        frame: the runs (`harness.results.arrange`).
+        names: columns to show, of `BY_NAME`; the usual ones by default.
+    """
+    return columns.table_of(frame, names or _USUAL, _CODES, _ON_REQUEST)
+
+
+def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
+    """Return the figures that have panels, by caption."""
+    drawn: dict[str, Drawing] = {
+        "learning curves": (draw_learning_curves, panels(table)),
+        **{
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(finished(table), size))
+            for size in ("width", "depth")
+        },
+        **figures.figures_of(table),
+    }
+    return {caption: figure for caption, figure in drawn.items() if figure[1]}
+
+
+def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
+    """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
+    compares = any(entry["bits_per_label_difference"] is not None for _, entries in shown for entry in entries)
+    with figure_of_panels(path, len(shown) + compares) as (figure, axes):
+        for (title, entries), ax in zip(shown, axes, strict=False):
+            sizes: list[int] = []
+            for entry in entries:
+                members = [*entry["members"].values()]
+                sizes = [point.n for point in members[0][0].coding]
+                losses = [[point.ce_next_bits[s] for point in result.coding] for result, s in members]
+                width = line_width(colours, entry["eraser"])
+                style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
+                band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
+            chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
+            _size_axis(ax, sizes, most=5)
+            ax.set_title(wrapped(title, 4.0))
+            ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
+        if compares:
+            _draw_differences(axes[-1], shown, colours)
+        shared_legend(figure, axes[: len(shown)])
+    return path
+
+
+def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> None:
+    """Draw bars of paired differences to the control with their standard errors, grouped by row."""
+    height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
+    for i, (_, entries) in enumerate(shown):
+        compared = [entry for entry in entries if entry["bits_per_label_difference"] is not None]
+        for j, entry in enumerate(compared):
+            to_control: Difference = entry["bits_per_label_difference"]
+            counts.add(to_control.seeds)
+            error, y = to_control.standard_error, i + (j - (len(compared) - 1) / 2) * height
+            look = {"color": colours[entry["eraser"]], "capsize": 3, "ecolor": "#333333"}
+            bar = ax.barh(y, to_control.mean, height * 0.85, xerr=error or None, **look)
+            text = signed(to_control.mean) + (", one seed" if error is None else f" ± {error:.3f}")
+            ax.bar_label(bar, [text], padding=6, fontsize=9, color="#333333")
+    ax.axvline(0, color="#333333", linewidth=1)
+    ax.set_yticks(range(len(shown)), [wrapped(title, 1.8) for title, _ in shown])
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.margins(x=0.45)
+    ax.grid(axis="y", visible=False)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+    over = " or ".join(seeds_text(count) for count in sorted(counts - {1}))
+    title = f"cost of erasure ± standard error, {over}" if over else "cost of erasure"
+    ax.set(title=title, xlabel="codelength minus control (bits per label)")
+
+
+def _size_axis(ax: Axes, sizes: Sequence[int], most: int) -> None:
+    """Logarithmic in sizes, of which about as many as `most` are labelled, the last among them."""
+    ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    ax.minorticks_off()
+
+
+def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
+    """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
+    by_shared: dict[str, list[Row]] = {}
+    for entry in entries:
+        row = model_of(entry["runs"][0].config)
+        if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
+            shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
+    several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
+    titles = labels([*map(json.loads, several)], ("model",))
+    return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
+
+
+def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
+    """Draw codelengths and their increase over the control over a size; hollow where they are unsound."""
+    measures = {"codelength ± std": _codelength}
+    if any(entry["bits_per_label_difference"] for _, entries in shown for entry in entries):
+        measures["increase over control ± s.e."] = _increase
+    drawn = [(*panel, measure) for panel in shown for measure in measures.items()]
+    with figure_of_panels(path, len(drawn)) as (figure, axes):
+        for (title, entries, (label, measure)), ax in zip(drawn, axes, strict=True):
+            sizes = [entry["runs"][0].config["model"][option] for entry in entries]
+            unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
+            for eraser in sorted({entry["eraser"] for entry in entries}, key=[*colours].index):
+                points = sorted(
+                    (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
+                    for size, entry in zip(sizes, entries, strict=True)
+                    if entry["eraser"] == eraser and (numbers := measure(entry))
+                )
+                look: Any = {"color": colours[eraser], "markersize": 5}
+                if points:
+                    x, middle, error, _ = zip(*points, strict=True)
+                    ax.errorbar(x, middle, error, fmt="-o", capsize=3, label=eraser.display, **look)
+                hollow = [(x, middle) for x, middle, _, sound in points if not sound]
+                ax.plot(*(zip(*hollow, strict=True) if hollow else ([], [])), "o", markerfacecolor="white", **look)
+            ax.set_title(wrapped(title, 3.0))
+            if measure is _increase:  # below it a run backfires
+                ax.axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+            ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
+            _size_axis(ax, sorted(set(sizes)), most=6)
+        shared_legend(figure, axes)
+    return path
+
+
+def _codelength(entry: Row) -> tuple[float, float] | None:
+    over = Spread.of(entry["bits_per_label"])
+    return over.mean, over.std or 0.0
+
+
+def _increase(entry: Row) -> tuple[float, float] | None:
+    to_control = entry["bits_per_label_difference"]
+    return None if to_control is None else (to_control.mean, to_control.standard_error or 0.0)
+
+
+def is_sound(entry: Row) -> bool:
+    """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
+    return not entry["incomplete"] and not entry["coding_on_plateau"]
