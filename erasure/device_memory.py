@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-_CGROUP = Path("/sys/fs/cgroup")
+_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 def free_bytes(device: torch.device) -> float:
@@ -14,11 +14,20 @@ def free_bytes(device: torch.device) -> float:
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
         return math.inf
-    return min(_available(Path("/proc/meminfo")), _left_to_group(_CGROUP))
+    return free_host_bytes()
+
+
+def free_host_bytes(meminfo: Path = _MEMINFO, group: Path = _CGROUP) -> float:
+    """Return the smaller of Linux's estimate and what the process's control group may still take.
+
+    Args:
+        meminfo: the system's file of sizes.
+        group: folder of the control group of a container or a cluster's task.
+    """
+    return min(_available(meminfo), _left_to_group(group))
 
 
 def _available(meminfo: Path) -> float:
-    """Return Linux's estimate."""
     try:
         (line,) = [line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:")]
     except (OSError, ValueError):
@@ -27,7 +36,6 @@ def _available(meminfo: Path) -> float:
 
 
 def _left_to_group(folder: Path) -> float:
-    """Return the memory that the control group of a container or a cluster's task may still take."""
     try:
         return float((folder / "memory.max").read_text()) - float((folder / "memory.current").read_text())
     except (OSError, ValueError):  # none, or no limit: "max"

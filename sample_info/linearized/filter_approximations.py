@@ -74,7 +74,15 @@ class ContourRule:
     error: float = math.nan  # largest |f(x) - rule(x)| at 1,025 Chebyshev points
 
     @classmethod
-    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
+    def fit(
+        cls,
+        function: Callable[[Tensor], Tensor],
+        low: float,
+        high: float,
+        tolerance: float,
+        *,
+        most_nodes: int = _MOST_POINTS,
+    ) -> "ContourRule":
         """Return the trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
 
         The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
@@ -82,21 +90,21 @@ class ContourRule:
         function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
 
         Raises:
-            ValueError: more than 131,072 nodes are needed.
+            ValueError: more than `most_nodes` nodes are needed.
         """
         points = low + (high - low) * torch.linspace(0, math.pi / 2, 1025, dtype=torch.float64).cos().square()
         largest, rho = float(function(points).abs().max()), 3.0
         while float(function(_map(low, high, rho, 256)[0]).abs().nan_to_num(math.inf).max()) > _GROWTH * largest:
             rho = 1 + (rho - 1) / 1.3
         q, before = 8, math.inf
-        while q <= _MOST_POINTS:
+        while q <= most_nodes:
             nodes, slopes = _map(low, high, rho, q)
             rule = cls(nodes, function(nodes) * slopes / (2 * q))
             error = max(float((rule(part) - function(part)).abs().max()) for part in points.split(64))
             if error <= tolerance * largest or (error > before / 2 and error < 1e-9 * largest):
                 return replace(rule, error=error)
             q, before = 2 * q, error
-        raise ValueError(f"no rule of {_MOST_POINTS:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
+        raise ValueError(f"no rule of {most_nodes:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
 
     def __call__(self, points: Tensor) -> Tensor:
         """Evaluate the rule at points [p]."""

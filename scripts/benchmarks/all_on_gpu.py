@@ -87,11 +87,11 @@ def page(results: Mapping[str, Mapping], hardware: str) -> str:
     return "\n".join(lines)
 
 
-def work(options: argparse.Namespace) -> int:
+def work(options: argparse.Namespace, chosen: Mapping[str, Sequence[str]]) -> int:
+    """Run the parts whose files are missing, as long as there is time, and write the page."""
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     ends, results = time.monotonic() + 60 * options.minutes, {}
-    chosen = parts(options.device, folder, options.images, small=options.small)
     for name, command in chosen.items():
         file = folder / f"{name}.json"
         if not file.exists() and (left := ends - time.monotonic()) > 1:
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if torch.device(options.device).type == "cuda" and not torch.cuda.is_available():
         parser.error("this machine has no CUDA device: --device cpu --small tries the command itself")
-    return work(options)
+    return work(options, parts(options.device, options.folder, options.images, small=options.small))
 
 
 if __name__ == "__main__":

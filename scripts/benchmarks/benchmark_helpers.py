@@ -3,12 +3,11 @@
 import argparse
 import contextlib
 import datetime
-import json
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,14 +48,12 @@ class Row:
 
 
 def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Make the parser of `python -m scripts.benchmarks.NAME`, with options for the device and a file of rows."""
-    parser = command_line.argument_parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
-    parser.add_argument("--json", type=Path, help="file for the rows")
-    return parser
+    """Make the parser of `python -m scripts.benchmarks.NAME`, with an option for the device."""
+    return command_line.argument_parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
 
 
-def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
-    """Print the table, and write the rows to the file of the options; return exit code 0."""
+def show(title: str, rows: Sequence[Row]) -> None:
+    """Print the table."""
     first = {row.what: row.cost.seconds for row in reversed(rows) if row.cost}
     lines = []
     for row in rows:
@@ -65,11 +62,6 @@ def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
         lines.append([row.what, row.who, *map(shown, numbers), row.note])
     headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "note")
     Table("benchmark", (), headings, lines).show(title)
-    if chosen.json:
-        about = {key: str(value) for key, value in vars(chosen).items()}
-        saved = {"title": title, "options": about, "rows": [asdict(row) for row in rows]}
-        chosen.json.write_text(json.dumps(saved, indent=1) + "\n")
-    return 0
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from harness.result import MdlResult
 from mdl import codelength
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
-from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, finish, machine, measured
+from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, machine, measured, show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Row("codes", "python -m mdl", Cost(command_seconds)),
     ]
     title = f"{options.seeds} seeds of {options.model}, {options.sizes} sizes, digits, medians of {options.rounds}"
-    return finish(options, f"{title}\n{machine(device)}", rows)
+    show(f"{title}\n{machine(device)}", rows)
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import argparse
 import copy
 import importlib.util
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,23 +28,19 @@ from scripts.benchmarks.benchmark_helpers import (
     Result,
     Row,
     argument_parser,
-    finish,
     machine,
     matmul_rate,
     measured,
     memory_rate,
+    show,
     timed,
 )
 from scripts.images_for_benchmarks import labelled_images, side_of
 
-PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
-STREAM = 500  # batches of 64 hidden states
 EXAMPLES = 20_000  # of `from_data`
 MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.erasers"
 LEFT_OUT = "left out at this size: --full-peer runs it"
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
-IMAGES = 32  # in a ViT-tiny's batch
-LAYER_DEPTHS, LAYER_BATCHES = (12, 32), 4
 FROM_IMAGES = 500  # iterations of the gradient eraser from the images
 SPECTRUM = 10_000  # examples of the order spectrum; its cost is quadratic
 
@@ -86,9 +81,9 @@ class EraserBenchmark:
         return products * 2 * self.d**3 / self.rate
 
 
-def streaming(bench: EraserBenchmark) -> list[Row]:
+def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
     """Accumulate moments of batches of 64 vectors of 1,024 dimensions, as from a hook in a network."""
-    x, z = torch.randn(STREAM, 64, 1024, device=bench.device), torch.randint(10, (STREAM, 64), device=bench.device)
+    x, z = torch.randn(batches, 64, 1024, device=bench.device), torch.randint(10, (batches, 64), device=bench.device)
 
     def ours(**options: Any) -> Cost:
         def run() -> int:
@@ -109,7 +104,7 @@ def streaming(bench: EraserBenchmark) -> list[Row]:
 
         return bench.timed(run)[1], "float32"
 
-    flops, work = x[..., 0].numel() * 1024**2, f"{STREAM} batches of 64 x 1,024"  # half of a product: it is symmetric
+    flops, work = x[..., 0].numel() * 1024**2, f"{batches} batches of 64 x 1,024"  # half of a product: it is symmetric
     single = {"pooled": True, "precision": torch.float32}
     return [
         Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
@@ -162,24 +157,12 @@ def qleace(bench: EraserBenchmark) -> list[Row]:
         peer, cost = bench.timed(lambda fitter: fitter.eraser, lambda: [quadratic_fitter(m)])
         return cost, _gap_and_edit(m, peer.ot_maps.mT)
 
-    def pot() -> tuple[Cost, str]:
-        """Fit the barycenter only, without the maps; POT's default is 1,000 rounds."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import ot  # pyright: ignore[reportMissingImports]
-        with measured(bench.device) as cost:
-            barycenter: Any = ot.gaussian.bures_wasserstein_barycenter(
-                m.means, m.covariances, m.weights, num_iter=PEER_STEPS
-            )
-        return cost, f"{PEER_STEPS} rounds; trace {float(barycenter[1].trace()):.6f}; no maps"
-
     # Per class a Cholesky factor (1/6 of a product), M = FᵀR and F U (1/2 each, F is triangular), a polar factor by
     # no fewer than 3 Halley steps of a symmetric product, a Cholesky factor and two triangular solves (1/2 + 1/6 + 1),
     # and the map (1 + 1/2).
     return [
         Row("QLEACE fit", "ours", ours, bench.floor(k * (1 / 6 + 1 + 5 + 1.5)), note),
         bench.peer("QLEACE fit", "concept-erasure", "concept_erasure", theirs, slow=True),
-        bench.peer("QLEACE fit", "POT, barycenter only", "ot", pot, slow=True),
     ]
 
 
@@ -252,7 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in [part for part in PARTS if part in options.only]:
         console().print(f"{name} …", style="dim")
         rows += PARTS[name](bench)
-    return finish(options, bench.title, rows)
+    show(bench.title, rows)
+    return 0
 
 
 def moments(bench: EraserBenchmark) -> list[Row]:
@@ -271,34 +255,34 @@ def moments(bench: EraserBenchmark) -> list[Row]:
     ]
 
 
-def hook(bench: EraserBenchmark) -> list[Row]:
+def hook(bench: EraserBenchmark, batch: int = 32, **options: Any) -> list[Row]:
     """Compare a ViT-tiny (random weights) with and without erasure at its twelve blocks."""
     import timm
 
-    model = timm.create_model("vit_tiny_patch16_224").eval().to(bench.device)
-    images, z = torch.randn(IMAGES, 3, 224, 224, device=bench.device), torch.arange(IMAGES) % 10
+    model = timm.create_model("vit_tiny_patch16_224", **options).eval().to(bench.device)
+    images, z = torch.randn(batch, 3, 224, 224, device=bench.device), torch.arange(batch) % 10
     blocks = [name for name, _ in model.named_modules() if re.fullmatch(r"blocks\.\d+", name)]
     fitted = fit_layers(model, [(images, z)], blocks, num_classes=10)
     with torch.no_grad():
         _, plain = bench.timed(lambda: model(images))
         with erase(model, fitted):
             _, scrubbed = bench.timed(lambda: model(images))
-    work = f"forward pass of {IMAGES} images, ViT-tiny"
+    work = f"forward pass of {batch} images, ViT-tiny"
     note = f"{scrubbed.seconds / plain.seconds - 1:.1%} more"
     return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
 
 
-def layers(bench: EraserBenchmark) -> list[Row]:
+def layers(bench: EraserBenchmark, depths: Sequence[int] = (12, 32), count: int = 4) -> list[Row]:
     """Fit LEACE at every block of a GPT-2 with random weights: in one sweep, block by block, and in a pass for each."""
     from transformers import GPT2Config, GPT2Model
 
     rows: list[Row] = []
-    for depth in LAYER_DEPTHS:
+    for depth in depths:
         torch.manual_seed(0)
         config = GPT2Config(n_layer=depth, n_embd=256, n_head=4, vocab_size=1000, bos_token_id=0, eos_token_id=0)
         model: Any = GPT2Model(config).eval()
         model.to(bench.device)
-        ids = torch.randint(1000, (LAYER_BATCHES, 4, 64), device=bench.device)
+        ids = torch.randint(1000, (count, 4, 64), device=bench.device)
         batches = [(batch, batch % 2) for batch in ids]
         blocks, runs = [f"h.{i}" for i in range(depth)], Counter[str]()
         for block in model.h:
@@ -312,8 +296,8 @@ def layers(bench: EraserBenchmark) -> list[Row]:
             runs.clear()
             with torch.no_grad(), measured(bench.device) as cost:
                 fit()
-            work = f"{depth} blocks, {LAYER_BATCHES} batches of 4 x 64 tokens, d = 256"
-            rows.append(Row(work, who, cost, note=f"{runs['blocks'] / LAYER_BATCHES:.1f} block runs per batch"))
+            work = f"{depth} blocks, {count} batches of 4 x 64 tokens, d = 256"
+            rows.append(Row(work, who, cost, note=f"{runs['blocks'] / count:.1f} block runs per batch"))
     return rows
 
 
@@ -414,7 +398,7 @@ def spectrum(bench: EraserBenchmark) -> list[Row]:
     return [Row("order spectrum", "ours", cost, n**2 / 2 * each / bench.rate, note)]
 
 
-PARTS: dict[str, Callable[[EraserBenchmark], list[Row]]] = {
+PARTS: dict[str, Callable[..., list[Row]]] = {
     each.__name__: each
     for each in (
         moments,

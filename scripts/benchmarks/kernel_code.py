@@ -14,7 +14,7 @@ import torch
 
 from mdl.kernel_code import RIDGES, KernelCode
 from models.kernel import Kernel
-from scripts.benchmarks.benchmark_helpers import Row, argument_parser, finish, machine, matmul_rate, measured
+from scripts.benchmarks.benchmark_helpers import Row, argument_parser, machine, matmul_rate, measured, show
 
 SIDE, CLASSES = 28, 10
 
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     sizes = f"n = {n:,}, k = {CLASSES}, {len(RIDGES)} ridges, m = {m:,}"
     title = f"{options.kernel}, {sizes}\n{machine(device)}, float64 product {rate / 1e9:,.0f} GFLOP/s"
-    return finish(options, title, rows)
+    show(title, rows)
+    return 0
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
     argument_parser,
-    finish,
     machine,
     matmul_rate,
     measured,
     memory_rate,
+    show,
     timed,
 )
 from scripts.images_for_benchmarks import standardised_digits
@@ -53,9 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
         parser.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
     bench = SampleInfoBenchmark(options)
-    kernels, rows = bench.kernel_rows()
-    rows += [*bench.training_rows(kernels), bench.effects_row(kernels), *bench.set_rows(kernels), bench.influence_row()]
-    return finish(options, bench.title, rows)
+    show(bench.title, bench.rows())
+    return 0
 
 
 class SampleInfoBenchmark:
@@ -92,6 +91,12 @@ class SampleInfoBenchmark:
     def scores(self, kernels: Kernels, memory_bytes: float) -> tuple[Changes, LinearizedDynamics]:
         dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
         return leave_one_out(dynamics, kernels.held_out, memory_bytes=memory_bytes), dynamics
+
+    def rows(self) -> list[Row]:
+        """Measure every work."""
+        kernels, rows = self.kernel_rows()
+        rows += [*self.training_rows(kernels), self.effects_row(kernels), *self.set_rows(kernels)]
+        return [*rows, self.influence_row()]
 
     def kernel_rows(self) -> tuple[Kernels, list[Row]]:
         """Compute the kernel layer by layer, and by Jacobians of a few examples."""

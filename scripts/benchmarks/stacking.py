@@ -42,8 +42,6 @@ from train.stacking_rule import choose, multiply_adds
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
 _NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
 _THREADED = ("linear", "mlp", "mlp model.width=512", "lenet", "resnet", "convnextv2", "swinv2")
-_TURNS, _TURN_SECONDS = 5, 0.3  # of each number of threads
-_ROUNDS = 3  # rounds of both arrangements, so that a slow moment of the machine affects both
 
 
 @dataclass(frozen=True)
@@ -113,17 +111,20 @@ def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
             yield Case(network.replace("model.", ""), size, products, Ensemble(model.to(device)), images, settings)
 
 
-def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS) -> Table:
-    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice."""
+def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS, *, repeats: int = 3) -> Table:
+    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice.
+
+    The arrangements alternate `repeats` times, so that a slow moment of the machine affects both.
+    """
     rows = []
     for case in cases(networks, device):
-        rounds = [[step_seconds(case, n) * seeds / n for n in (seeds, 1)] for _ in range(_ROUNDS)]
+        rounds = [[step_seconds(case, n) * seeds / n for n in (seeds, 1)] for _ in range(repeats)]
         stacked, single = map(min, zip(*rounds, strict=True))
         rule = choose(case.ensemble, seeds, case.images, case.settings).how
         times = (f"{1e3 * stacked:.2f}", f"{1e3 * single:.2f}", f"{single / stacked:.2f}")
         rows.append([case.network, case.size, f"{case.products:,}", *times, rule])
     headings = ("network", "image", "multiply-adds", "in one network, ms", "one after another, ms", "ratio", "rule")
-    caption = f"A step of {seeds} seeds, the fastest of {_ROUNDS} rounds. Ratio: above 1 where one network is faster."
+    caption = f"A step of {seeds} seeds, the fastest of {repeats} rounds. Ratio: above 1 where one network is faster."
     return Table("stacking", [caption], headings, rows)
 
 
@@ -142,19 +143,21 @@ def step_seconds(case: Case, members: int) -> float:
     return min(times[1:])
 
 
-def threads_table(seeds: int, threads: int, networks: Sequence[str] = _THREADED) -> Table:
+def threads_table(
+    seeds: int, threads: int, networks: Sequence[str] = _THREADED, *, turns: int = 5, turn_s: float = 0.3
+) -> Table:
     """Time steps of each network on one thread and on `threads`, in turn; show the rule's choice."""
     rows, before = [], torch.get_num_threads()
     for case in cases(networks, torch.device("cpu")):
         stack = choose(case.ensemble, seeds, case.images, case.settings).stack
         work, step = case.products * len(case.images) * stack, case.step(stack)
-        turns = [[seconds_on(number, step) for number in (1, threads)] for _ in range(_TURNS)]
-        one, several = map(median, zip(*turns, strict=True))
+        times = [[seconds_on(number, step, turn_s) for number in (1, threads)] for _ in range(turns)]
+        one, several = map(median, zip(*times, strict=True))
         torch.set_num_threads(threads)
         with threads_for(work):
             rule = str(torch.get_num_threads())
-        times = (f"{1e3 * one:.2f}", f"{1e3 * several:.2f}", f"{one / several:.2f}")
-        rows.append([case.network, case.size, f"{work / 1e6:,.0f}", *times, rule])
+        shown = (f"{1e3 * one:.2f}", f"{1e3 * several:.2f}", f"{one / several:.2f}")
+        rows.append([case.network, case.size, f"{work / 1e6:,.0f}", *shown, rule])
     torch.set_num_threads(before)
     headings = (
         "network",
@@ -165,16 +168,16 @@ def threads_table(seeds: int, threads: int, networks: Sequence[str] = _THREADED)
         "ratio",
         "rule",
     )
-    caption = f"A step of {seeds} seeds, or of one where they train one after another: the median of {_TURNS} turns."
+    caption = f"A step of {seeds} seeds, or of one where they train one after another: the median of {turns} turns."
     return Table("threads", [caption, "Ratio: above 1 where several threads are faster."], headings, rows)
 
 
-def seconds_on(threads: int, step: Callable[[], None]) -> float:
-    """Return the mean time of a step on so many threads."""
+def seconds_on(threads: int, step: Callable[[], None], at_least_s: float) -> float:
+    """Return the mean time of a step on so many threads, of as many steps as `at_least_s` takes."""
     torch.set_num_threads(threads)
     step()  # wakes the threads
     started, steps = time.perf_counter(), 0
-    while not steps or time.perf_counter() - started < _TURN_SECONDS:
+    while not steps or time.perf_counter() - started < at_least_s:
         step()
         steps += 1
     return (time.perf_counter() - started) / steps

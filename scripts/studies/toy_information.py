@@ -22,7 +22,7 @@ from conf.command_process import exit_code
 from harness.figure_helpers import figure_at
 from scripts.command_line import argument_parser
 
-_PER_CLASS, _EPOCHS, _BATCH, _LEARNING_RATE = 40, 200, 5, 0.1
+_PER_CLASS, _BATCH, _LEARNING_RATE = 40, 5, 0.1
 _CENTRE = 1.0  # the classes' means are ± (1, 1); the paper gives no numbers
 
 
@@ -40,7 +40,7 @@ def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return torch.cat([x, torch.ones(n, 1)], 1), y
 
 
-def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor:
+def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator, epochs: int) -> Tensor:
     """Return the weights [runs, 3] of SGD runs from zero that differ only in their batches.
 
     Args:
@@ -48,11 +48,12 @@ def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor
         y: labels, [runs or 1, n].
         runs: their number.
         generator: of batches.
+        epochs: their number.
     """
     n = x.shape[1]
     w = torch.zeros(runs, x.shape[2])
     rows = torch.arange(runs)[:, None] if len(x) > 1 else torch.zeros(1, 1, dtype=torch.long)
-    for _ in range(_EPOCHS):
+    for _ in range(epochs):
         order = torch.rand(runs, n, generator=generator).argsort(1)
         for batch in order.split(_BATCH, 1):
             points = x[rows, batch]
@@ -67,7 +68,7 @@ def gaussian(w: Tensor) -> MultivariateNormal:
 
 
 def information(
-    points: Tensor, labels: Tensor, i: int, runs: int, draws: int, generator: torch.Generator
+    points: Tensor, labels: Tensor, i: int, runs: int, draws: int, generator: torch.Generator, epochs: int
 ) -> tuple[Information, dict[str, Tensor]]:
     """Compute the information of example i, and weights drawn from p(w | S), p(w | S_-i) and the mixture over z_i'.
 
@@ -76,12 +77,13 @@ def information(
     """
     others = torch.arange(len(points)) != i
     x, y = points[others], labels[others]
-    whole, without = train(points[None], labels[None], runs, generator), train(x[None], y[None], runs, generator)
+    sets = (points[None], labels[None]), (x[None], y[None])
+    whole, without = (train(*pair, runs, generator, epochs) for pair in sets)
     fresh, fresh_labels = draw(draws, generator)
     replaced, mixture = [], []
     for point, label in zip(fresh, fresh_labels, strict=True):
         set_x, set_y = torch.cat([x, point[None]]), torch.cat([y, label[None]])
-        replaced.append(train(set_x[None], set_y[None], runs, generator))
+        replaced.append(train(set_x[None], set_y[None], runs, generator, epochs))
         mixture.append(gaussian(replaced[-1]))
     conditional = torch.stack([p.log_prob(w.double()).mean() for p, w in zip(mixture, replaced, strict=True)])
     among = [torch.stack([p.log_prob(w.double()) for p in mixture]) for w in replaced]
@@ -116,7 +118,8 @@ def show(options: argparse.Namespace) -> int:
     estimates = {}
     for name, rank in (("best fitted", 0), ("median", len(ranked) // 2), ("worst fitted", -1)):
         i = int(ranked[rank])
-        estimates[name], weights = information(points, labels, i, options.runs, options.draws, generator)
+        how = (options.runs, options.draws, generator, options.epochs)
+        estimates[name], weights = information(points, labels, i, *how)
         print(f"{name} example: I(W; z_i | S_-i) = {estimates[name].mutual:.2f}, KL = {estimates[name].bound:.2f} nats")
     figure(points, labels, i, weights, options.out)
     print(f"figure: {options.out}")
@@ -124,7 +127,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("studies.toy_information", __doc__, runs=2000, draws=40, seed=0)
+    parser = argument_parser("studies.toy_information", __doc__, runs=2000, draws=40, epochs=200, seed=0)
     parser.add_argument(
         "--out", type=Path, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
     )

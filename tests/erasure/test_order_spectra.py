@@ -128,12 +128,11 @@ def test_z_scores_are_zero_where_all_permutations_have_the_same_share() -> None:
         assert result.z_scores.abs().max() < 1e-3
 
 
-def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, z = signs(300, 3, 4)
+def test_coordinates_order_and_tiles_do_not_matter() -> None:
+    x, z = signs(600, 3, 4)  # more than a tile
     expected = spectrum(x, z, permutations=2).shares
     rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
-    shuffle = torch.randperm(300, generator=torch.Generator().manual_seed(4))
-    monkeypatch.setattr("erasure.order_spectra._TILE", 37)
+    shuffle = torch.randperm(600, generator=torch.Generator().manual_seed(4))
     for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
         assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
 
@@ -215,14 +214,13 @@ def test_the_error_is_the_jackknifes_to_the_digit() -> None:
     torch.testing.assert_close(spectrum(x, z, permutations=0).errors, variance.sqrt(), rtol=1e-9, atol=0)
 
 
-def test_the_variance_held_is_a_share_of_that_of_all_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, z = normal(300, 60) * torch.linspace(1, 9, 60), torch.arange(300) % 2
-    values = torch.linalg.eigvalsh(x.T.cov(correction=0)).flip(0)
-    for dense in (1024, 8):  # beyond so many dimensions directions are found by subspace iteration
-        monkeypatch.setattr("erasure.order_spectra._DENSE", dense)
-        for r in (2, 5):
-            (result,) = order_spectrum(x, z, directions=[r], permutations=0)
-            assert result.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
+@pytest.mark.parametrize("d", [60, 1100])  # beyond 1,024 directions are found by subspace iteration
+def test_the_variance_held_is_a_share_of_that_of_all_directions(d: int) -> None:
+    x, z = normal(300, d) * torch.logspace(1, -1, d), torch.arange(300) % 2
+    values = torch.linalg.svdvals(x - x.mean(0)).square()
+    for r in (2, 5):
+        (result,) = order_spectrum(x, z, directions=[r], permutations=0)
+        assert result.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
 
 
 def test_examples_are_in_the_order_in_which_they_came() -> None:
@@ -245,9 +243,8 @@ def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() ->
     assert wider.directions == 3
 
 
-def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erasure.order_spectra._TILE", 8)
-    x, z = normal(29, 3), torch.arange(29) % 3
+def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile() -> None:
+    x, z = normal(530, 3), torch.arange(530) % 3  # two tiles
     shuffled = [z.flip(0), z.roll(5)]
     for sums, kernel in zip(kernel_sums(x, z, shuffled, 4), hermite_kernels(x, x, 4), strict=True):
         kernel = kernel.clone()

@@ -9,15 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import submitit
 import torch
-from omegaconf import OmegaConf
 
-from conf.check import ConfigError
 from conf.sweep_files import Sweep
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
@@ -27,64 +27,85 @@ from tests.hydra_plugins.conftest import LOCAL, TINY
 SAVED = ["train.patience_steps=100000000", "train.checkpoint_every_s=0.1"]
 
 
-class Worker:
-    """A process that has ended."""
+class Executor:
+    """In place of submitit's: processes that end at once, and what each would start with."""
 
-    paths = SimpleNamespace(result_pickle=Path(__file__))  # a file that exists
+    def __init__(self) -> None:
+        self.devices: list[str] = []
+        self.threads: list[str] = []
+        self.interrupts: list[object] = []
 
-    def done(self) -> bool:
-        return True
+    def __call__(self, *_: object, **__: object) -> "Executor":
+        return self
+
+    def update_parameters(self, **_: object) -> None: ...
+
+    def submit(self, work: Callable, *arguments: Any) -> SimpleNamespace:
+        self.threads.append(os.environ["OMP_NUM_THREADS"])
+        self.interrupts.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
+        before = os.environ.get("CUDA_VISIBLE_DEVICES"), signal.getsignal(signal.SIGTERM)
+        device, _, state = arguments
+        work(device, [], state)  # as the process does, without a run
+        self.devices.append(os.environ["CUDA_VISIBLE_DEVICES"])
+        signal.signal(signal.SIGTERM, before[1])
+        if before[0] is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before[0]
+        return SimpleNamespace(done=lambda: True, paths=SimpleNamespace(result_pickle=Path(__file__)))
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> Executor:
+    """That of a machine with six cores and two GPUs."""
+    only = Executor()
+    monkeypatch.setattr(submitit, "AutoExecutor", only)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    return only
 
 
 @pytest.mark.parametrize("said", ["7", None])
-def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(command, launcher, monkeypatch, said) -> None:
-    given, seen, handlers, threads = [], [], [], []
-
-    class Executor:
-        def submit(self, local, device, jobs, state) -> Worker:
-            given.append(device)
-            threads.append(os.environ["OMP_NUM_THREADS"])
-            handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
-            local(device, [], state)  # as the process does, without a run
-            seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
-            return Worker()
-
-    monkeypatch.setattr(launcher("local.Local"), "_executor", lambda _: Executor())
-    monkeypatch.setattr(launcher("local.Local"), "_devices", lambda _: ["3", "5"])
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+def test_every_process_has_its_threads_and_no_ctrl_c(command, executor: Executor, monkeypatch, said) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS")
     if said:
         monkeypatch.setenv("OMP_NUM_THREADS", said)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     try:
-        command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=3", "train.lr=0.1,0.2,0.3,0.4", *TINY)
+        command(MDL, *LOCAL[:2], "hydra.launcher.workers=3", "device=cpu", "train.lr=0.1,0.2,0.3,0.4", *TINY)
         assert signal.getsignal(signal.SIGINT) == signal.default_int_handler  # the driver itself can be stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert given == seen == ["3", "5", "3"]
-    assert threads == [said or "2"] * 3  # of six cores
+        signal.signal(signal.SIGINT, before)
+    assert executor.threads == [said or "2"] * 3  # of six cores
     assert os.environ.get("OMP_NUM_THREADS") == said
-    assert handlers == [signal.SIG_IGN] * 3
+    assert executor.interrupts == [signal.SIG_IGN] * 3
 
 
-def test_devices_are_those_that_this_process_sees(launcher, monkeypatch) -> None:
-    local = object.__new__(launcher("local.Local"))
-    local.config = OmegaConf.create({"device": "cuda"})
-    monkeypatch.setattr("harness.device_and_precision.pick_device", torch.device)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+@pytest.mark.parametrize(
+    ("device", "visible", "devices"),
+    [
+        ("cuda", None, ["0", "1", "0"]),
+        ("cuda", "4,7,GPU-1a", ["4", "7", "GPU-1a"]),
+        ("cpu", "4,7", ["", "", ""]),
+    ],
+)
+def test_every_process_sees_a_device_of_its_own(
+    command, executor: Executor, monkeypatch, device: str, visible: str | None, devices: list[str]
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert local._devices() == ["0", "1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7,GPU-1a")
-    assert local._devices() == ["4", "7", "GPU-1a"]
-    local.config.device = "cpu"
-    assert local._devices() == [""] * len(os.sched_getaffinity(0))
-    local.config.device = "cuda:1"
-    with pytest.raises(ConfigError, match="device=cuda:1: hydra/launcher=local gives each process a GPU of its own"):
-        local._devices()
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    command(MDL, *LOCAL[:2], "hydra.launcher.workers=3", f"device={device}", "train.lr=0.1,0.2,0.3", *TINY)
+    assert executor.devices == devices
+
+
+def test_one_device_for_several_processes_is_refused(command, executor: Executor) -> None:
+    outcome = command(MDL, *LOCAL, "device=cuda:1", "train.lr=0.1,0.2", *TINY)
+    assert outcome.code == 2
+    assert "device=cuda:1: hydra/launcher=local gives each process a GPU of its own" in outcome.err
+    assert executor.devices == []
 
 
 @contextlib.contextmanager
@@ -135,9 +156,7 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
         assert not (run / LOCK).exists()
 
 
-def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
-    command, launcher, tmp_path: Path, monkeypatch, caplog
-) -> None:
+def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(command, tmp_path: Path, caplog) -> None:
     """Processes take runs in turn: of three runs one fails at once, and the process of another is killed."""
     options = ["eraser=control", "train.max_epochs=100"]
     with launched(tmp_path, *options, "train.lr=1e38,0.005,0.006") as shell:
@@ -155,7 +174,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
     assert [Sweep(sweep).failed(job.run.name) for job in Sweep(sweep).planned()] == [True, False, False]
 
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(launcher("local.Local"), "_start", lambda *_: pytest.fail("started"))
     again = command(MDL, *LOCAL, *TINY, *SAVED, *options, "train.lr=0.005", *where(tmp_path))
     assert again.code == 0, again.err
     assert "1 of 1 runs have finished before" in caplog.text
+    assert "1 processes" not in caplog.text  # none was started

@@ -1,10 +1,12 @@
 """The order in which jobs come that other processes compute as well."""
 
 import logging
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 from conf.sweep_files import Sweep, SweepJob
-from hydra_plugins.erasure_mdl import shared_sweep
+from harness.run_directory import Run
 from hydra_plugins.erasure_mdl.shared_sweep import in_turn
 from tests.hydra_plugins.conftest import finish
 
@@ -21,20 +23,14 @@ def test_a_job_that_was_passed_over_comes_again_until_its_run_has_ended(tmp_path
     assert given == [0, 1, 0]
 
 
-def test_a_run_that_another_process_computes_comes_last_once_it_is_free(tmp_path: Path, monkeypatch, caplog) -> None:
+def test_a_run_that_another_process_computes_comes_last_once_it_is_free(tmp_path: Path, caplog) -> None:
     caplog.set_level(logging.INFO)
-    looked, given = [], []  # the first run is free at the fourth look
-
-    def computed_elsewhere(run: Path) -> str:
-        looked.extend([run] if run.name == "a" else [])
-        return "host" if run.name == "a" and len(looked) < 4 else ""
-
-    monkeypatch.setattr(shared_sweep, "computed_elsewhere", computed_elsewhere)
-    monkeypatch.setattr(shared_sweep, "_LOOK_AGAIN_S", 0.0)
+    given, elsewhere = [], ExitStack()
+    elsewhere.enter_context(Run(tmp_path, "a").claim())
     sweep = Sweep(tmp_path / "sweep")
     for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep):
         given.append(job.number)
         finish(job)
+        threading.Timer(0.2, elsewhere.close).start()  # while this process waits
     assert given == [1, 0]
-    assert len(looked) == 4
     assert caplog.messages == ["waiting for 1 runs that other processes compute"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.run_directory import LOCK
-from hydra_plugins.erasure_mdl.slurm import _max_array_size, requeue_on_signals
+from hydra_plugins.erasure_mdl.slurm import requeue_on_signals
 from mdl.__main__ import COMMAND as MDL
 from tests.hydra_plugins.conftest import SLURM, TINY, planned_runs
 
@@ -115,15 +115,6 @@ def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tm
     assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
 
 
-def test_the_size_of_arrays_is_the_clusters_own(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert _max_array_size() == 1001
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text("#!/bin/sh\necho 'MaxArraySize            = 77'\n")
-    scontrol.chmod(0o755)
-    assert _max_array_size() == 77
-
-
 def test_submitits_options_reach_the_cluster_and_ours_do_not(command, cluster) -> None:
     options = ("partition=gpu", "timeout_min=90", "mem_gb=3", "cpus_per_task=5", "array_parallelism=2")
     new = (
@@ -158,20 +149,19 @@ def test_where_scontrol_fails_arrays_are_of_slurms_default_size(command, cluster
     assert "#SBATCH --array=0-1%2" in script.splitlines()
 
 
-def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
-    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
-    command(MDL, *SLURM, *TINY)
+def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, cluster) -> None:
+    scripts = cluster(command)
     (run,) = planned_runs()
-    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
     with run.claim():
         outcome = command(MDL, *SLURM, *TINY)
     assert outcome.code == 1
     assert "runs already (process" in outcome.err
     assert not (run.directory / LOCK).exists()
+    assert len(scripts) == len(cluster(command)) - 1  # only this last launch has submitted another
 
 
-def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> None:
-    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
+def test_a_sweep_may_be_left_to_the_cluster(command, cluster) -> None:
+    cluster(command)
     outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
     line = outcome.out.strip().splitlines()[-1]
@@ -179,19 +169,10 @@ def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> N
     assert line.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
 
 
-def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monkeypatch, caplog) -> None:
+def test_more_jobs_than_an_array_may_have_become_several(command, cluster, caplog) -> None:
     caplog.set_level(logging.INFO)
-    arrays = []
-
-    class Executor:
-        def map_array(self, _, jobs, states):
-            assert len(jobs) == len(states)
-            arrays.append([job.number for job in jobs])
-            return [type("Task", (), {"job_id": f"{len(arrays)}_{task}"}) for task in range(len(jobs))]
-
-    monkeypatch.setitem(launcher("slurm.SlurmArray")._submit.__globals__, "_max_array_size", lambda: 2)
-    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_executor", lambda _: Executor())
-    outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "train.lr=0.001,0.002,0.003,0.004,0.005", *TINY)
-    assert outcome.code == 0, outcome.err
-    assert arrays == [[0, 1], [2, 3], [4]]
-    assert "submitted 5 jobs as 1, 2, 3" in caplog.text
+    six = "train.lr=0.001,0.002,0.003,0.004,0.005,0.006"
+    scripts = cluster(command, six, scontrol="echo 'MaxArraySize            = 2'")
+    arrays = [re.findall(r"^#SBATCH --array=(\d+-\d+)", script, re.MULTILINE) for script in scripts]
+    assert arrays == [["0-1"]] * 3
+    assert "submitted 6 jobs as 1, 2, 3" in caplog.text

@@ -133,23 +133,18 @@ def test_the_mixture_costs_what_the_mean_of_its_members_probabilities_says(some:
     assert float(members.min()) <= bits <= float(members.min()) + math.log2(12)
 
 
-def test_the_kernel_is_brought_into_order_block_by_block(some: tuple[Tensor, Tensor], monkeypatch) -> None:
-    x, z = some[0][:60], some[1][:60]
-    whole, _ = KernelCode(KERNEL(x, x), z, K, ridges=[1.0]).code(ORDER[:60].flip(0))
-
-    class Watched(Tensor):
-        def __getitem__(self, index: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-            rows.append(len(index))
-            return self.as_subclass(Tensor)[index]
-
-        def new_empty(self, *size: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-            return self.as_subclass(Tensor).new_empty(*size)
-
-    rows: list[int] = []
-    monkeypatch.setattr("mdl.kernel_code._GATHERED", 25 * 60)
-    blocks, _ = KernelCode(KERNEL(x, x).as_subclass(Watched), z, K, ridges=[1.0]).code(ORDER[:60].flip(0))
-    assert rows == [25, 25, 10]
-    assert torch.equal(blocks, whole)
+def test_more_examples_than_are_brought_into_order_at_once_cost_the_same() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n = 2100  # 4.4 million entries
+    x = torch.randn(n, 1, 8, 8, generator=generator)
+    z, order = x.flatten(1)[:, :K].argmax(1), torch.randperm(n, generator=generator)
+    kernel = KERNEL(x, x)
+    bits, _ = KernelCode(kernel, z, K, ridges=[1.0]).code(order)
+    ordered, _ = KernelCode(kernel[order][:, order], z[order], K, ridges=[1.0]).code(torch.arange(n))
+    torch.testing.assert_close(bits, ordered, rtol=0, atol=1e-8)
+    ((_, factor),) = KernelCode(kernel, z, K, ridges=[1.0]).factors(order)
+    lower, expected = factor.lower.tril(), kernel[order][:, order] + torch.eye(n, dtype=torch.float64)
+    torch.testing.assert_close(lower @ lower.T, expected, rtol=0, atol=1e-10)
 
 
 def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code(some: tuple[Tensor, Tensor]) -> None:

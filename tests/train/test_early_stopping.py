@@ -12,7 +12,6 @@ from erasure.certificate import Certificate
 from erasure.store.checked_files import read_json
 from harness.loss_curves import MemberCurve, endings
 from mdl.__main__ import COMMAND as MDL
-from train import early_stopping
 from train.__main__ import COMMAND as TRAIN
 from train.early_stopping import ending, epochs_left, warn_of_unlike_validation
 from train.settings import TrainSettings
@@ -153,11 +152,14 @@ def test_validation_images_that_were_moved_further_are_a_line(validation: float,
     assert caplog.text.endswith("do this\n") == warned
 
 
-def test_only_those_that_stop_trainings_are(command, caplog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_stopping, "_FURTHER", 0.0)
-    tiny = ["eraser=leace", "model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
+def test_only_those_that_stop_trainings_are(command, caplog) -> None:
+    few = ["eraser=alf_qleace", "dataset.validation_size=1380"]  # so few for training that others are moved further
+    tiny = [*few, "model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
     remedy = "mdl.validation=prefix stops them by training images"
-    for chosen, choice, warned in ((TRAIN, [], True), (MDL, [], True), (MDL, ["mdl.validation=prefix"], False)):
+    chunks = "mdl.num_chunks=5"
+    for chosen, choice, warned in (
+        (TRAIN, [], True), (MDL, [chunks], True), (MDL, [chunks, "mdl.validation=prefix"], False)
+    ):  # fmt: skip
         caplog.clear()
         assert command(chosen, *tiny, *choice).code == 0
         assert (remedy in caplog.text) == warned

@@ -126,8 +126,10 @@ def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, mon
     write_glove(tmp_path / "data" / "glove.6B.300d.txt")
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
     assert "imdb: 50 vectors of 3 values, 2 classes" in capsys.readouterr().out
-    monkeypatch.setattr(MeanWordVectors, "_read", None)
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    assert len(written) > 0
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == written
 
 
 def test_reviews_are_scored_under_their_words(tmp_path: Path, command, recwarn) -> None:

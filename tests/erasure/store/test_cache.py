@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -152,7 +153,12 @@ def build_until_killed(cache: Path, point: str) -> None:
     elif point == "before-rename":
         Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
     elif point == "after-rename":
-        atomic_files._sync_directory = die
+        sync = os.fsync
+
+        def die_with_folders(fd: Any) -> None:
+            return die() if stat.S_ISDIR(os.fstat(fd).st_mode) else sync(fd)
+
+        os.fsync = die_with_folders
     Cache(cache).fetch("key", lambda: (die() if point == "mid-build" else None) or entry(1))
 
 

@@ -7,11 +7,11 @@ import socket
 import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-import erasure.pipeline
 from erasure import LeaceEraser
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
@@ -31,16 +31,16 @@ def want(folder: Path, start: Barrier, dies_as: str | None) -> None:
     for function in ("flock", "lockf", "fcntl"):
         setattr(fcntl, function, refuse)
     os.lockf = refuse
-    build = erasure.pipeline._build
+    fit = LeaceEraser.from_moments
 
-    def build_and_note(*arguments: object) -> object:
+    def fit_and_note(*arguments: Any, **options: Any) -> LeaceEraser:
         (folder / f"build-{os.getpid()}").touch()
         if dies_as:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.3)
-        return build(*arguments)  # type: ignore[arg-type]
+        return fit(*arguments, **options)
 
-    erasure.pipeline._build = build_and_note  # type: ignore[assignment]
+    LeaceEraser.from_moments = staticmethod(fit_and_note)  # type: ignore[assignment]
     if dies_as:
         socket.gethostname = lambda: dies_as
     source = Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)

@@ -1,7 +1,6 @@
-"""The command for a machine with a GPU, in small on the CPU: a part is done once, and a failure is printed."""
+"""The command for a machine with a GPU, in small on the CPU: it continues where it stopped, and reports a failure."""
 
-import json
-import re
+import argparse
 from pathlib import Path
 
 import pytest
@@ -10,28 +9,24 @@ import torch
 from scripts.benchmarks import all_on_gpu
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Two of its parts, of which one fails."""
+def test_it_writes_a_page_and_continues_where_it_stopped(tmp_path: Path) -> None:
     parts = all_on_gpu.parts("cpu", tmp_path, "", small=True)
-    erasers = [*parts["erasers of 48 values"], "--only", "moments", "leace"]
+    erasers = [*parts["erasers of 48 values"], "--only", "moments"]
     two = {"erasers of 48 values": erasers, "wrong": ["scripts.benchmarks.wrong"]}
-    monkeypatch.setattr(all_on_gpu, "parts", lambda *_, **__: two)
-
-
-def test_it_writes_a_page_and_goes_on_where_it_stopped(few, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ["--device", "cpu", "--small", "--folder", str(tmp_path / "parts"), "--page", str(tmp_path / "page.md")]
-    assert all_on_gpu.main([*run, "--minutes", "0"]) == 0
-    assert "no time was left for erasers of 48 values, wrong: the same command goes on" in capsys.readouterr().out
-    assert all_on_gpu.main(run) == 1  # one of them fails
-    page = (tmp_path / "page.md").read_text()
-    assert re.search(r"^ ?moments +ours, uint8", page, re.MULTILINE)
-    assert re.search("Failed with exit code 1:\n\n```\n.*No module named scripts.benchmarks.wrong\n```", page)
-    erasers = json.loads((tmp_path / "parts" / "erasers of 48 values.json").read_text())
-    assert all(work in "\n".join(erasers["printed"]) for work in ("moments", "LEACE fit"))
-    capsys.readouterr()
-    assert all_on_gpu.main(run) == 1
-    assert "…" not in capsys.readouterr().out  # nothing is done again
+    page, folder = tmp_path / "page.md", tmp_path / "parts"
+    options = argparse.Namespace(device="cpu", folder=folder, page=page, minutes=0.0)
+    assert all_on_gpu.work(options, two) == 0
+    assert not list(folder.iterdir())  # no time for any part
+    options.minutes = 5.0
+    assert all_on_gpu.work(options, two) == 1  # one of them fails
+    written = page.read_text()
+    assert "ours, uint8" in written
+    assert "Failed with exit code 1" in written
+    assert "No module named scripts.benchmarks.wrong" in written
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert len(times) == 2
+    assert all_on_gpu.work(options, two) == 1
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times  # nothing is computed again
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
