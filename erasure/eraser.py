@@ -14,6 +14,7 @@ from torch import Tensor
 
 from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
+from erasure.dataset import LabelledImages
 from erasure.eraser_files import load_eraser, save_eraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import (
@@ -28,6 +29,7 @@ from erasure.inputs import (
     require_same_rows,
 )
 from erasure.moments import ClassMoments
+from erasure.zscore import Preprocessing
 
 _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
 
@@ -46,7 +48,7 @@ class Eraser(ABC):
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
         version: of the computed numbers; part of cache keys and run ids, to be raised when numbers change. A subclass
             without one is identified by its source (`erasure.code_identity`).
-        transductive: there is no map: all examples of a dataset are erased at once.
+        transductive: there is no map: all examples of a dataset are erased at once (`TransductiveEraser`).
         any_concept: the fit needs only the mean, Σ_xx and Σ_xz, so that the concept may be anything that
             `ConceptMoments` takes, and pooled moments are enough for classes.
         concepts: names and numbers of columns of a concept that is given as z; empty for classes.
@@ -132,6 +134,11 @@ class Eraser(ABC):
         are where to compute; `z` its labels, [n].
         """
         return cls.fit_moments(moments, **options)
+
+    @classmethod
+    def needs_examples(cls) -> bool:
+        """Return whether fitting reads the examples, and not their moments alone: `fit_examples` is overridden."""
+        return cls.fit_examples.__func__ is not Eraser.fit_examples.__func__
 
     @classmethod
     @without_autocast
@@ -239,6 +246,24 @@ class Eraser(ABC):
 
         return by_rows(moved, torch.empty_like(flat))
 
+    def erase_splits(
+        self, splits: Mapping[str, LabelledImages], preprocessing: Preprocessing, dtype: torch.dtype
+    ) -> dict[str, Tensor]:
+        """Return the erased images [n, ...] of every split of a dataset, rounded once, to `dtype`.
+
+        Args:
+            splits: the images as they are stored, before erasure.
+            preprocessing: brings them to the scale of erasure.
+            dtype: of the result.
+        """
+        return {
+            name: by_rows(
+                lambda rows, part=part: self(preprocessing.exact(part.images[rows]), part.labels[rows]),
+                torch.empty(part.images.shape, dtype=dtype),
+            )
+            for name, part in splits.items()
+        }
+
     @ordinary_tensors()
     def to(
         self,
@@ -274,8 +299,6 @@ class Eraser(ABC):
         Raises:
             ValueError: there is no map, or the eraser has an attribute that is not a field of its dataclass.
         """
-        if self.transductive:
-            raise ValueError(f"{type(self).__name__} has no map to store: save the erased examples")
         save_eraser(self, Path(path))
 
     @classmethod
