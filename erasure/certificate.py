@@ -1,5 +1,6 @@
 """Certificates: the class information that an erased dataset still has, order by order."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -8,7 +9,14 @@ import torch
 from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, moments_of
-from erasure.inputs import as_tensor, check_batch, leading_shape, require_same_columns, require_same_rows
+from erasure.inputs import (
+    ROWS_AT_ONCE,
+    as_tensor,
+    check_batch,
+    leading_shape,
+    require_same_columns,
+    require_same_rows,
+)
 from erasure.moments import ClassMoments
 from erasure.order_spectra import Whitening, order_spectrum
 from erasure.predictability import linear_prediction, quadratic_prediction
@@ -114,7 +122,6 @@ def certify(
     reference: ClassMoments,
     *,
     admissible: tuple[Tensor | float, Tensor | float] | None = None,
-    after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate: ...
 @overload
 def certify(original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any) -> Certificate | ConceptCertificate: ...
@@ -125,7 +132,6 @@ def certify(
     reference: ClassMoments | ConceptMoments | None = None,
     *,
     admissible: tuple[Tensor | float, Tensor | float] | None = None,
-    after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate | ConceptCertificate:
     """Measure the information about the concept that one split of erased examples still has.
 
@@ -136,8 +142,6 @@ def certify(
             `reference` is of vectors [d], also one for each leading axis, whose vectors share it.
         reference: moments of the training split before erasure; those of `original` by default.
         admissible: least and largest admissible value, of all coordinates or of each, [1, ...]; (0, 1) for pixels.
-        after: moments of `erased` and whitening of the erased training split, for the orders; both of `erased` by
-            default.
 
     Returns:
         For classes gaps, R² and orders; for another concept R² of the best linear prediction.
@@ -161,34 +165,65 @@ def certify(
         )
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total
-    variance = total.trace()
     before, rows = (x.reshape(leading_shape(x, reference.dim).numel(), reference.dim) for x in (original, erased))
-    edit_size = _edit_size(before, rows, total)
+    edit = edit_size(before.split(ROWS_AT_ONCE), rows, total)
     if isinstance(reference, ConceptMoments):
-        return _concept_certificate(erased, z, reference, edit_size)
+        return _concept_certificate(erased, z, reference, edit)
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
-    if after is None:
-        moments, whitening = (
-            ClassMoments.fit(rows, labels, num_classes=reference.num_classes, device=total.device),
-            None,
-        )
-    else:
-        moments, whitening = after
-    mean_gap, covariance_gap = _gaps(moments, total, variance)
-    return Certificate(
-        n=len(labels),
-        mean_gap=mean_gap,
-        covariance_gap=covariance_gap,
-        edit_size=edit_size,
-        out_of_range=admissible and _out_of_range(erased, *admissible),
-        rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
-        **_predictions(rows, labels, moments),
-        **_orders(rows.to(total.device), labels, whitening or whitening_of(moments)),
+    after = ClassMoments.fit(rows, labels, num_classes=reference.num_classes, device=total.device)
+    outside = admissible and out_of_range(erased, *admissible)
+    return class_certificate(
+        rows,
+        labels,
+        after,
+        mean=reference.mean,
+        total=total,
+        edit=edit,
+        outside=outside,
+        whitening=whitening_of(after),
     )
 
 
-def _out_of_range(erased: Tensor, low: Tensor | float, high: Tensor | float) -> float:
+def class_certificate(
+    erased: Tensor,
+    z: Tensor,
+    after: ClassMoments,
+    *,
+    mean: Tensor,
+    total: Tensor,
+    edit: float,
+    outside: float | None,
+    whitening: Whitening | None,
+) -> Certificate:
+    """Measure the class information of erased examples, all parts of whose comparison with the original are known.
+
+    Args:
+        erased: as stored, floating, [n, d].
+        z: labels, [n].
+        after: moments of `erased`.
+        mean: of the training split before erasure, [d].
+        total: its total covariance, [d, d].
+        edit: `edit_size` of these examples.
+        outside: `out_of_range` of these examples.
+        whitening: of the erased training split.
+    """
+    variance = total.trace()
+    mean_gap, covariance_gap = _gaps(after, total, variance)
+    return Certificate(
+        n=len(z),
+        mean_gap=mean_gap,
+        covariance_gap=covariance_gap,
+        edit_size=edit,
+        out_of_range=outside,
+        rounding=torch.finfo(erased.dtype).eps * float((1 + mean.square().sum() / variance).sqrt()),
+        **_predictions(erased, z, after),
+        **_orders(erased.to(total.device), z, whitening),
+    )
+
+
+def out_of_range(erased: Tensor, low: Tensor | float, high: Tensor | float) -> float:
+    """Return the fraction of erased values that are not admissible."""
     return int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel())
 
 
@@ -208,13 +243,24 @@ def _concept_certificate(erased: Tensor, z: Any, reference: ConceptMoments, edit
     return ConceptCertificate(after.n, linear and linear.r2, linear and linear.chance, edit_size)
 
 
-def _edit_size(original: Tensor, erased: Tensor, total: Tensor) -> float:
-    """Return E‖x' - x‖² / tr Σ_xx of examples [n, d]; raise ValueError for none, or examples that are all alike."""
+def edit_size(original: Iterable[Tensor], erased: Tensor, total: Tensor) -> float:
+    """Return E‖x' - x‖² / tr Σ_xx.
+
+    Args:
+        original: examples [m, ...] before erasure, in consecutive batches.
+        erased: all of them afterwards, [n, d].
+        total: Σ_xx, [d, d].
+
+    Raises:
+        ValueError: no examples, or values that are not finite, or training examples that are all alike.
+    """
     if not (variance := float(total.trace())) > 0:
         raise ValueError("all training examples are alike: there is nothing to learn and nothing to erase")
-    edit = total.new_zeros(())
-    for before, now in zip(original.split(8192), erased.split(8192), strict=True):
-        edit += (now.to(total) - before.to(total)).square().sum()
+    edit, start = total.new_zeros(()), 0
+    for before in original:
+        now = erased[start : start + len(before)]
+        edit += (now.to(total) - before.to(total).flatten(1)).square().sum()
+        start += len(before)
     if not len(erased):
         raise ValueError("there are no examples: give those of a split")
     if not edit.isfinite():

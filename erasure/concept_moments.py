@@ -24,7 +24,8 @@ from erasure.inputs import (
     values_per_example,
     whole_number,
 )
-from erasure.moment_accumulator import Accumulator, explained, require_sums, stored_precision
+from erasure.moment_accumulator import Accumulator
+from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 

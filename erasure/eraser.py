@@ -1,15 +1,12 @@
 """The base class of erasers: maps of examples, fitted from class moments, that keep shape and dtype."""
 
 import copy
-import dataclasses
 import functools
 import inspect
-import sys
-import types
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,8 +14,11 @@ from torch import Tensor
 
 from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
+from erasure.dataset import LabelledImages
+from erasure.eraser_files import load_eraser, save_eraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import (
+    FLOATING,
     Array,
     as_array,
     as_tensor,
@@ -29,11 +29,9 @@ from erasure.inputs import (
     require_same_rows,
 )
 from erasure.moments import ClassMoments
-from erasure.store.checked_files import load_tensors, save_tensors
+from erasure.zscore import Preprocessing
 
-_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
 _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
-_FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class Eraser(ABC):
@@ -50,7 +48,7 @@ class Eraser(ABC):
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
         version: of the computed numbers; part of cache keys and run ids, to be raised when numbers change. A subclass
             without one is identified by its source (`erasure.code_identity`).
-        transductive: there is no map: all examples of a dataset are erased at once.
+        transductive: there is no map: all examples of a dataset are erased at once (`TransductiveEraser`).
         any_concept: the fit needs only the mean, Σ_xx and Σ_xz, so that the concept may be anything that
             `ConceptMoments` takes, and pooled moments are enough for classes.
         concepts: names and numbers of columns of a concept that is given as z; empty for classes.
@@ -138,13 +136,15 @@ class Eraser(ABC):
         return cls.fit_moments(moments, **options)
 
     @classmethod
+    def needs_examples(cls) -> bool:
+        """Return whether fitting reads the examples, and not their moments alone: `fit_examples` is overridden."""
+        return cls.fit_examples.__func__ is not Eraser.fit_examples.__func__
+
+    @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
-        if cls.__abstractmethods__:
-            raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
-        if len(inspect.signature(cls.transform).parameters) != 3:
-            raise ValueError(f"{cls.__name__}.transform must take (self, x, z), z too where it is not used")
+        _require_complete(cls)
         _require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
@@ -246,6 +246,24 @@ class Eraser(ABC):
 
         return by_rows(moved, torch.empty_like(flat))
 
+    def erase_splits(
+        self, splits: Mapping[str, LabelledImages], preprocessing: Preprocessing, dtype: torch.dtype
+    ) -> dict[str, Tensor]:
+        """Return the erased images [n, ...] of every split of a dataset, rounded once, to `dtype`.
+
+        Args:
+            splits: the images as they are stored, before erasure.
+            preprocessing: brings them to the scale of erasure.
+            dtype: of the result.
+        """
+        return {
+            name: by_rows(
+                lambda rows, part=part: self(preprocessing.exact(part.images[rows]), part.labels[rows]),
+                torch.empty(part.images.shape, dtype=dtype),
+            )
+            for name, part in splits.items()
+        }
+
     @ordinary_tensors()
     def to(
         self,
@@ -260,8 +278,8 @@ class Eraser(ABC):
             ValueError: two devices or two dtypes, or a dtype that is not floating.
         """
         where, kind = (dtype, device) if isinstance(device, torch.dtype) else (device, dtype)
-        if isinstance(where, torch.dtype) or isinstance(kind, torch.device | str) or kind not in (None, *_FLOATING):
-            allowed = ", ".join(map(str, _FLOATING))
+        if isinstance(where, torch.dtype) or isinstance(kind, torch.device | str) or kind not in (None, *FLOATING):
+            allowed = ", ".join(map(str, FLOATING))
             raise ValueError(f"to({device}, {dtype}): give at most a device and one dtype of {allowed}")
         other = copy.copy(self)
         for name, value in vars(self).items():
@@ -281,17 +299,7 @@ class Eraser(ABC):
         Raises:
             ValueError: there is no map, or the eraser has an attribute that is not a field of its dataclass.
         """
-        if self.transductive:
-            raise ValueError(f"{type(self).__name__} has no map to store: save the erased examples")
-        kind, fields = type(self), _fields(type(self))
-        for name in vars(self):
-            if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
-                raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it, to be kept")
-        options = {name: getattr(self, name) for name in fields if not isinstance(getattr(self, name), Tensor)}
-        described = {"eraser": f"{kind.__module__}.{kind.__qualname__}", "options": options}
-        save_tensors(
-            Path(path), {name: value for name, value in self.state_dict().items() if name in fields}, described
-        )
+        save_eraser(self, Path(path))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -301,22 +309,7 @@ class Eraser(ABC):
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or a field is
                 missing, or does not have the type and shape that the dataclass says.
         """
-        with ordinary_tensors():
-            tensors, metadata = load_tensors(Path(path))
-        known = {
-            name: kind for name, kind in _family(cls).items() if not (kind.__abstractmethods__ or kind.transductive)
-        }
-        name, options = metadata.get("eraser"), metadata.get("options")
-        if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-            content = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
-            raise ValueError(f"{path} holds {content}: {cls.__name__}.load reads {', '.join(sorted(known))}")
-        kind, eraser = known[name], object.__new__(known[name])
-        values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-        try:
-            vars(eraser).update(_checked(kind, values))
-        except ValueError as error:
-            raise ValueError(f"{path} is no {kind.__name__}: {error}: save it again") from None
-        return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
+        return load_eraser(cls, Path(path))
 
     def __repr__(self) -> str:
         shown = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
@@ -330,7 +323,17 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
-def options_of(kind: type[Eraser]) -> set[str]:
+@functools.cache  # a class is inspected once, not at every fit
+def _require_complete(kind: type[Eraser]) -> None:
+    """Raise ValueError for a class that does not define what an eraser needs."""
+    if kind.__abstractmethods__:
+        raise ValueError(f"{kind.__name__} does not define {', '.join(sorted(kind.__abstractmethods__))}")
+    if len(inspect.signature(kind.transform).parameters) != 3:
+        raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
+
+
+@functools.cache
+def options_of(kind: type[Eraser]) -> frozenset[str]:
     """Return the names of the options that fitting an eraser takes."""
     known = set[str]()
     for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not pass its options on
@@ -338,106 +341,15 @@ def options_of(kind: type[Eraser]) -> set[str]:
         known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
             break
-    return known
+    return frozenset(known)
 
 
 def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
     """Raise ValueError for an option that fitting an eraser does not take."""
-    known = options_of(kind) if options else set[str]()
+    if not options:
+        return
+    known = options_of(kind)
     if unknown := options.keys() - known:
         theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"
         raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")
-
-
-def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
-    """Return the class and all that derive from it by name, with the module's, as a user's class may have our name."""
-    family = {f"{kind.__module__}.{kind.__qualname__}": kind}
-    return family | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
-
-
-def _fields(kind: type[Eraser]) -> dict[str, dataclasses.Field]:
-    """Return the fields of an eraser's dataclass, by name; raise ValueError if it is none."""
-    fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
-    if not {"mean", "num_classes"} <= fields.keys():
-        raise ValueError(f"{kind.__name__} is not a dataclass with the fields mean and num_classes: make it one")
-    return fields
-
-
-def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all fields of an eraser from an untrusted file.
-
-    Raises:
-        ValueError: a value is missing, unknown, or of another type than its field.
-    """
-    fields, checked = _fields(kind), dict(values)
-    try:
-        hints = get_type_hints(kind, include_extras=True)
-    except NameError:  # types that are only imported for a type checker
-        hints = {}
-    hints |= {"mean": Annotated[Tensor, "d"]}
-    if unknown := values.keys() - fields.keys():
-        raise ValueError(f"it has {_described(min(unknown))}, which is not one of its fields {', '.join(fields)}")
-    for name, field in fields.items():
-        if name not in values:
-            if field.default is not dataclasses.MISSING:
-                checked[name] = field.default
-            elif field.default_factory is not dataclasses.MISSING:
-                checked[name] = field.default_factory()
-            else:
-                raise ValueError(f"its field {name} is missing")
-    k, mean = checked["num_classes"], checked["mean"]
-    without_classes = k is None and _fits(k, hints.get("num_classes"))
-    if not without_classes and not (isinstance(k, int) and _fits(k, int) and 2 <= k < 2**63):
-        raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
-    axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0} | ({} if k is None else {"k": k})
-    for name in ("mean", *fields):
-        hint, shape = hints.get(name, Any), [part for part in get_args(hints.get(name)) if isinstance(part, str)]
-        if get_origin(hint) is Annotated and shape and isinstance(checked[name], Tensor):
-            _require_shape(name, checked[name], shape[0], axes, mean.dtype)
-        elif not _fits(checked[name], hint):
-            raise ValueError(f"its {name} is {_described(checked[name])}: need {str(hint).removeprefix('typing.')}")
-    return checked
-
-
-def _described(value: Any) -> str:
-    """Describe a value from an untrusted file in one short line."""
-    return f"a tensor {list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else ascii(value)[:100]
-
-
-def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], dtype: torch.dtype) -> None:
-    """Check a tensor against a shape such as "d r", where letters that `axes` does not know yet are added to it."""
-    letters = shape.split()
-    known = dict(zip(letters, tensor.shape, strict=False)) | axes
-    if tensor.ndim != len(letters) or list(tensor.shape) != [known[letter] for letter in letters] or not axes["d"]:
-        sizes = ", ".join(f"{letter}={axes[letter]}" for letter in dict.fromkeys(letters) if letter in axes)
-        raise ValueError(f"its {name} has shape {list(tensor.shape)}: need [{', '.join(letters)}] with {sizes}")
-    if dtype not in _FLOATING or tensor.dtype != dtype:
-        raise ValueError(f"its {name} is of {tensor.dtype}: need floating numbers, of the mean's type")
-    if not tensor.isfinite().all():
-        raise ValueError(f"its {name} has values that are not finite")
-    axes.update(known)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value that was read from JSON, or a tensor, is of a type."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _fits(value, parts[0])
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is Literal:
-        return any(value == part and type(value) is type(part) for part in parts)
-    if origin in (tuple, list):  # JSON knows lists only
-        if not isinstance(value, tuple | list):
-            return False
-        parts = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
-        return len(value) == len(parts) and all(map(_fits, value, parts))
-    if hint is Tensor:
-        return isinstance(value, Tensor) and not value.isnan().any()
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    hint = origin or hint
-    return hint is Any or not isinstance(hint, type) or isinstance(value, tuple if hint is list else hint)

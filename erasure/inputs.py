@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 8192
 _NUMERIC = "biuf"  # kinds of NumPy arrays that torch can hold
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 _TENSORS = {
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
+FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}  # which torch computes with
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
@@ -28,8 +29,8 @@ Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kin
 
 def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
     """Fill `out` [n, ...] with the results of `function` on slices of at most 8,192 rows."""
-    for start in range(0, len(out), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
+    for start in range(0, len(out), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
         out[rows] = function(rows)
     return out
 

@@ -1,8 +1,6 @@
 """Counts, means and scatters of classes, accumulated from batches: exact or in float64, and mergeable."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -12,11 +10,11 @@ from torch import Tensor
 from erasure.autocast import without_autocast
 from erasure.inputs import Array, check_batch, ordinary_tensors, require_range, whole_number
 from erasure.integer_moments import integer_moments
+from erasure.moment_files import require_sums
 from erasure.polar import gram
 
 _POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower, their memory is mapped anew
 _POOLED_BLOCK = 192  # columns; a tenth faster than `gram` by default at d = 768, whose digits stored runs depend on
-_ROUNDING = 1e-6  # of correlations; products of float32 have it
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -282,54 +280,3 @@ class Accumulator:
         class_scatter.addr_(shift, shift, alpha=before * count / after)
         self._offsets[j] += shift * (count / after)
         self._sizes[j] = after
-
-
-@contextmanager
-def explained(path: Path | str) -> Iterator[None]:
-    """Turn what reading moments from an untrusted file raises into a ValueError that names the file."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} holds no moments of examples ({str(error)[:160]}): save them again") from error
-
-
-def stored_precision(about: Mapping[str, Any]) -> torch.dtype:
-    """Return the precision that the metadata of a file name."""
-    return {"float64": torch.float64, "float32": torch.float32}[about["precision"]]
-
-
-def require_sums(tensors: Mapping[str, Tensor], dim: int, num_classes: int, *, pooled: bool) -> None:
-    """Check the tensors of a `state_dict` from an untrusted file, before memory is taken for others of their sizes.
-
-    Raises:
-        ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
-    """
-    shapes = {
-        "sizes": [num_classes],
-        "origins": [num_classes, dim],
-        "offsets": [num_classes, dim],
-        "scatters": [1 if pooled else num_classes, dim, dim],
-    }
-    described = f"moments of {num_classes} classes in {dim} dimensions"
-    for name, shape in shapes.items():
-        stored = list(tensors[name].shape) if name in tensors else "missing"
-        if stored != shape:
-            raise ValueError(f"{described}: {name} is {stored}, expected {shape}")
-        if (dtype := tensors[name].dtype) != (torch.int64 if name == "sizes" else torch.float64):
-            raise ValueError(f"{described}: {name} is of {dtype}")
-        if not tensors[name].isfinite().all():
-            raise ValueError(f"{described}: {name} has values that are not finite")
-    epsilon = tensors.get("epsilon", torch.tensor(0.0))  # files of 0.3.0 have none
-    if epsilon.numel() != 1 or not 0 <= float(epsilon) < 1:
-        raise ValueError(f"{described}: epsilon is {epsilon.tolist()!s:.40}, expected a number from 0 to 1")
-    if (tensors["sizes"] < 0).any():
-        raise ValueError(f"{described}: a class has {int(tensors['sizes'].min())} examples")
-    for scatter in tensors["scatters"]:
-        variances = scatter.diagonal()
-        rounding = 1e-12 * variances.abs().max()
-        deviations = (variances.clamp(min=0) + rounding).sqrt()
-        products = deviations * deviations[:, None]
-        if bool((variances < -rounding).any() | (scatter.abs() > (1 + _ROUNDING) * products).any()):
-            raise ValueError(f"{described}: scatters has negative variances, or covariances above what variances allow")
-        if bool(((scatter - scatter.T).abs() > _ROUNDING * products).any()):
-            raise ValueError(f"{described}: scatters is not symmetric")

@@ -18,7 +18,8 @@ from erasure.inputs import (
     values_per_example,
     whole_number,
 )
-from erasure.moment_accumulator import Accumulator, explained, require_sums, stored_precision
+from erasure.moment_accumulator import Accumulator
+from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.store.checked_files import load_tensors, save_tensors
 
 

@@ -2,31 +2,36 @@
 
 import logging
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from erasure.certificate import Certificate, certify, require_erased, whitening_of
+from erasure.certificate import (
+    Certificate,
+    class_certificate,
+    edit_size,
+    out_of_range,
+    require_erased,
+    whitening_of,
+)
 from erasure.code_identity import code_identity
-from erasure.dataset import LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, Source
 from erasure.eraser import Eraser
-from erasure.erasers.gradient import GradientEraser
-from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.few_examples import few_examples
 from erasure.fitting_device import fitting_device
 from erasure.image_cache import file_name, packed, raw_images, unpacked
-from erasure.inputs import by_rows
 from erasure.large_offsets import require_precision
 from erasure.moments import ClassMoments
+from erasure.order_spectra import Whitening
 from erasure.progress import shown_progress
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint
 from erasure.threads import threads_for
-from erasure.zscore import Scaling
+from erasure.zscore import Preprocessing, Scaling
 
 log = logging.getLogger(__name__)
 
@@ -153,57 +158,83 @@ class _Request:
 def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
     raw = raw_images(request.source, cache)
     n, d, k = len(raw.train), raw.train.images[0].numel(), len(raw.class_names)
+    parts = splits(request.source, raw)
+    names, max_value, bounded = raw.class_names, raw.max_value, raw.bounded
+    del raw  # the parts are copies
+    if request.left_out is not None:
+        mask = torch.ones(len(parts["train"]), dtype=torch.bool)
+        mask[request.left_out] = False
+        parts |= {"train": parts["train"][mask], "apart": parts["train"][request.left_out]}
+    _warn_of_few(request, parts["train"])
+    device = fitting_device(request.eraser, d, k, device)
+    pixels = Preprocessing(max_value, bounded, torch.promote_types(request.dtype, torch.float32), device)
     with threads_for(n * d**2 + k * d**3):  # class covariances, and their decompositions
-        return _erase(request, raw, device)
+        return _erase(request, parts, names, pixels)
 
 
-def _erase(request: _Request, raw: RawImages, device: torch.device) -> Entry:
-    source, kind, dtype, left_out = request.source, request.eraser, request.dtype, request.left_out
-    originals = splits(source, raw)
-    if left_out is not None:
-        mask = torch.ones(len(originals["train"]), dtype=torch.bool)
-        mask[left_out] = False
-        originals |= {"train": originals["train"][mask], "apart": originals["train"][left_out]}
-    _warn_of_few(request, originals["train"])
-    device = fitting_device(kind, raw.train.images[0].numel(), len(raw.class_names), device)
-    moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
-    log.info("fitting %s on %d examples of %s", kind.__name__, moments.n, source.name)
-    numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
-    train = originals["train"]
-    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **request.options)
-    ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
-    ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
-    if isinstance(eraser, GradientEraser):  # its range is that of pixels: bring it to this scale; vectors have none
-        if not raw.bounded:
-            eraser.lift_range()
-        if scaling is not None:
-            eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
-    if scaling is not None:
-        ends = scaling(ends)
-    # Round the ends of the range like the images: otherwise a black pixel could lie outside by a rounding error.
-    least, largest = ends.to(dtype).split(1)
-    seen = [originals[name].images for name in ("train", "apart") if name in originals]
-    tensors = channel_statistics(numbers.rounded(torch.cat(seen)))
+def _erase(
+    request: _Request, parts: Mapping[str, LabelledImages], names: Sequence[str], pixels: Preprocessing
+) -> Entry:
+    """Fit to the training split, the first of the parts; erase every part, and certify it."""
+    fit = _fitted(request, parts["train"], names, pixels)
+    seen = [parts[name].images for name in ("train", "apart") if name in parts]
+    tensors = channel_statistics(fit.preprocessing.rounded(*seen))
+    erased = fit.eraser.erase_splits(parts, fit.preprocessing, request.dtype)
     certificates, whitening = dict[str, Certificate](), None
-    erased_splits = numbers.erase(eraser, originals, dtype)
-    for name, part in originals.items():  # the training split is first
-        erased = erased_splits.pop(name)
-        tensors |= packed({name: LabelledImages(erased, part.labels)})
-        after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
-        whitening = whitening or whitening_of(after)
-        certificates[name] = certify(
-            numbers.rounded(part.images),
-            erased,
-            part.labels,
-            moments,
-            admissible=(least, largest),
-            after=(after, whitening),
-        )
-    require_erased(certificates["train"], eraser.erased_order, kind.__name__)
-    if scaling is not None:
+    for name, part in parts.items():
+        tensors |= packed({name: LabelledImages(erased[name], part.labels)})
+        certificates[name], whitening = _certified(fit, part, erased[name], len(names), whitening)
+    require_erased(certificates["train"], fit.eraser.erased_order, request.eraser.__name__)
+    if (scaling := fit.preprocessing.scaling) is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     described = {name: asdict(certificate) for name, certificate in certificates.items()}
-    return tensors, {"class_names": list(raw.class_names), "certificate": described}
+    return tensors, {"class_names": list(names), "certificate": described}
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """An eraser, the preprocessing of what it erases, and what certificates need of the training split's moments."""
+
+    eraser: Eraser
+    preprocessing: Preprocessing
+    mean: Tensor  # m̄, [d]
+    total: Tensor  # Σ_xx, [d, d]
+
+
+def _fitted(request: _Request, train: LabelledImages, names: Sequence[str], pixels: Preprocessing) -> _Fit:
+    """Fit to the training split; its class covariances, the most memory of all, are dropped afterwards."""
+    source, kind = request.source, request.eraser
+    moments, scaling = _statistics(source, train, names, pixels, request.dtype)
+    preprocessing = replace(pixels, scaling=scaling)
+    log.info("fitting %s on %d examples of %s", kind.__name__, moments.n, source.name)
+    if kind.needs_examples():
+        eraser = kind.fit_examples(preprocessing.rounded(train.images), train.labels, moments, **request.options)
+    else:
+        eraser = kind.fit_moments(moments, **request.options)
+    return _Fit(eraser, preprocessing, moments.mean, moments.total)
+
+
+def _certified(
+    fit: _Fit, part: LabelledImages, erased: Tensor, num_classes: int, whitening: Whitening | None
+) -> tuple[Certificate, Whitening | None]:
+    """Return the certificate of a part, and the whitening of the first part, if it is not passed."""
+    rows = erased.flatten(1)
+    edit = edit_size(fit.preprocessing.batches(part.images), rows, fit.total)
+    # The ends of the range are rounded like the images: otherwise a black pixel could lie outside by a rounding error.
+    outside = out_of_range(erased, *fit.preprocessing.ends(part.images.shape[1:]).to(erased.dtype).split(1))
+    after = ClassMoments.fit(erased, part.labels, num_classes=num_classes, device=fit.preprocessing.device)
+    whitening = whitening or whitening_of(after)
+    certificate = class_certificate(
+        rows,
+        part.labels,
+        after,
+        mean=fit.mean,
+        total=fit.total,
+        edit=edit,
+        outside=outside,
+        whitening=whitening,
+    )
+    return certificate, whitening
 
 
 def _warn_of_few(request: _Request, train: LabelledImages) -> None:
@@ -218,76 +249,32 @@ def _warn_of_few(request: _Request, train: LabelledImages) -> None:
 
 
 def _statistics(
-    source: Source, raw: RawImages, train: LabelledImages, dtype: torch.dtype, device: torch.device
+    source: Source, train: LabelledImages, names: Sequence[str], pixels: Preprocessing, dtype: torch.dtype
 ) -> tuple[ClassMoments, Scaling | None]:
     """Return class moments of the training images on the scale of erasure, and the scaling to it from 0..1."""
-    if (k := len(raw.class_names)) < 2:
+    if (k := len(names)) < 2:
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=device)
-    moments.require_examples(raw.class_names)
+    moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=pixels.device)
+    moments.require_examples(names)
     if not train.images.is_floating_point():
-        moments.rescale(1 / raw.max_value)  # after the fit, which is exact on 8-bit integers
+        moments.rescale(1 / pixels.max_value)  # after the fit, which is exact on 8-bit integers
     scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
-    if not raw.bounded:
+    if not pixels.bounded:
         again = "subtract each column's mean in float64 and write the file again"
         require_precision(train.images, moments, train.images.dtype, again)
     if scaling is not None:
         moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
-    if not raw.bounded:
+    if not pixels.bounded:
         require_precision(train.images, moments, dtype, "set normalize=zscore, or subtract each column's mean")
     return moments, scaling
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers that are erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
-
-    Attributes:
-        max_value: what an integer pixel is divided by.
-        scaling: applied afterwards; None for none.
-        working: dtype of those that stay around whole, [n, ...], on the CPU.
-        device: where they are computed.
-    """
-
-    max_value: int
-    scaling: Scaling | None
-    working: torch.dtype
-    device: torch.device
-
-    def exact(self, images: Tensor) -> Tensor:
-        images = images.to(self.device)
-        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
-        return unit if self.scaling is None else self.scaling(unit)
-
-    def rounded(self, images: Tensor) -> Tensor:
-        return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
-
-    def erase(self, eraser: Eraser, splits: Mapping[str, LabelledImages], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the erased images [n, ...] of every split, rounded once, to `dtype`.
-
-        An eraser without a map erases the images of all splits together.
-        """
-        if eraser.transductive:
-            images = torch.cat([self.rounded(part.images) for part in splits.values()])
-            labels = torch.cat([part.labels for part in splits.values()])
-            erased = eraser(images, labels).to(dtype)
-            if isinstance(eraser, GradientOrdersEraser):
-                eraser.require_orders(erased, labels)
-            return dict(zip(splits, erased.split([len(part) for part in splits.values()]), strict=True))
-        return {
-            name: by_rows(
-                lambda rows, part=part: eraser(self.exact(part.images[rows]), part.labels[rows]),
-                torch.empty(part.images.shape, dtype=dtype),
-            )
-            for name, part in splits.items()
-        }
-
-
 def channel_statistics(images: Tensor) -> dict[str, Tensor]:
     """Compute each channel's mean and standard deviation; 1 for a constant channel, which is then only centred."""
-    channels = images.double().transpose(0, 1).flatten(1)
+    channels = images.transpose(0, 1).flatten(1).double()
     std = channels.std(1)
-    rounding = torch.finfo(images.dtype).eps * channels.abs().amax(1)
+    low, high = channels.aminmax(dim=1)
+    rounding = torch.finfo(images.dtype).eps * torch.maximum(-low, high)
     return {"channel_mean": channels.mean(1), "channel_std": torch.where(std > rounding, std, 1.0)}

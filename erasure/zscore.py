@@ -1,12 +1,14 @@
-"""z-scores per coordinate before erasure, and their inverse for display."""
+"""The scale on which images are erased: pixels in 0..1, or z-scores per coordinate; undone for display."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from erasure.inputs import by_rows
+from erasure.inputs import ROWS_AT_ONCE, by_rows
 from erasure.moments import ClassMoments
 
 
@@ -44,3 +46,49 @@ class Scaling:
     def _affine(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         scale, shift = scale.to(x.device), shift.to(x.device)
         return by_rows(lambda rows: x[rows].double() * scale + shift, torch.empty_like(x))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From stored images to the numbers that are erased: pixels in 0..1, or z-scores, as the moments have them.
+
+    Attributes:
+        max_value: what an integer pixel is divided by.
+        bounded: values outside 0..1 are no possible image.
+        working: dtype of images that stay around whole, [n, ...], on the CPU.
+        device: where numbers are computed, a few images at a time.
+        scaling: applied to pixels in 0..1; None for none.
+    """
+
+    max_value: int
+    bounded: bool
+    working: torch.dtype
+    device: torch.device
+    scaling: Scaling | None = None
+
+    def exact(self, images: Tensor) -> Tensor:
+        """Return the numbers of images [n, ...] in float64, on the device."""
+        images = images.to(self.device)
+        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
+        return unit if self.scaling is None else self.scaling(unit)
+
+    def rounded(self, *parts: Tensor) -> Tensor:
+        """Return the numbers of all images of some parts in the working dtype, not copied where they have it."""
+        if len(parts) == 1 and self.scaling is None and parts[0].dtype == self.working:
+            return parts[0]
+        sizes = [len(images) for images in parts]
+        out = torch.empty(sum(sizes), *parts[0].shape[1:], dtype=self.working)
+        for images, place in zip(parts, out.split(sizes), strict=True):
+            by_rows(lambda rows, images=images: self.exact(images[rows]), place)
+        return out
+
+    def batches(self, images: Tensor) -> Iterator[Tensor]:
+        """Yield the numbers of a few images at a time in the working dtype, on the device."""
+        for batch in images.split(ROWS_AT_ONCE):
+            yield self.exact(batch).to(self.working)
+
+    def ends(self, shape: torch.Size) -> Tensor:
+        """Return the least and the largest number of possible images [C, H, W], [2, C, H, W] float64; perhaps ±∞."""
+        ends = (0.0, 1.0) if self.bounded else (-math.inf, math.inf)
+        expanded = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *shape)
+        return expanded if self.scaling is None else self.scaling(expanded)

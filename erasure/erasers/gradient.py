@@ -1,29 +1,31 @@
 """Gradient-based moment erasure: the images themselves are optimised until their class moments nearly agree."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from erasure.barycenter_search import Search, align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
-from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
 from erasure.range_constraint import contains, free, pull_back, values
 from erasure.relaxed_transport import relaxed_transport
+from erasure.transductive_eraser import TransductiveEraser
+from erasure.zscore import Preprocessing
 
 _ROUNDS = 10  # of the start's, which L-BFGS goes on from
 _LEAST_EDIT = 1e-6  # of the largest weight, instead of zero: selects the nearest of equally good solutions
 
 
 @dataclass(kw_only=True, repr=False)
-class GradientEraser(Eraser):
+class GradientEraser(TransductiveEraser):
     """Images optimised class by class, kept in range by a sigmoid (Quirke & Belrose 2025, section 2.4).
 
     The loss of class j is, each term relative to that of the training data,
@@ -36,9 +38,7 @@ class GradientEraser(Eraser):
 
     Without a range that is least after `erasure.relaxed_transport`, an affine map of the class: L-BFGS starts there.
 
-    Transductive: there is no map to reuse; a call optimises all its examples together. A dataset's splits
-    are moved together: a small split by itself would take a larger edit, and a validation split moved further than the
-    training split stops trainings too early.
+    Transductive: there is no map to reuse; a call optimises all its examples together (`TransductiveEraser`).
 
     Args:
         weights: w_mean, w_cov and w_edit.
@@ -74,8 +74,6 @@ class GradientEraser(Eraser):
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     version = 3
-    uses_labels: ClassVar[bool] = True
-    transductive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not all(0 <= weight < math.inf for weight in self.weights) or max(self.weights) == 0:
@@ -91,6 +89,14 @@ class GradientEraser(Eraser):
             self.range = torch.tensor([[self.low], [self.high]], dtype=torch.float64)
         elif self.low is not self.high:
             raise ValueError(f"low={self.low}, high={self.high}: give both, or neither for no range")
+
+    def on_scale(self, preprocessing: Preprocessing) -> Self:
+        moved = copy.copy(self)
+        if not preprocessing.bounded:
+            moved.lift_range()
+        if (scaling := preprocessing.scaling) is not None:
+            moved.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
+        return moved
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
         """Turn the admissible range of x into that of scale · x + shift, both [d]."""
@@ -119,23 +125,19 @@ class GradientEraser(Eraser):
         self._aim_at(ClassMoments.fit(x, z))
         return self(x, z)
 
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        raise NotImplementedError("transductive: call the eraser on all examples at once")
-
-    def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-        """Examples [n, d] optimised towards the targets, class by class, in their precision, at least float32."""
-        assert z is not None
-        self._require_in_range(flat)
-        erased = torch.empty_like(flat)
+    def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
+        """Optimise examples [n, d] towards the targets, class by class, in their precision, at least float32."""
+        self._require_in_range(x)
+        erased = torch.empty_like(x)
         classes = z.unique().tolist()
         for i, j in enumerate(classes):
-            rows = (z == j).nonzero().squeeze(1).to(flat.device)
-            images = flat[rows].to(self.mean.device, torch.promote_types(flat.dtype, torch.float32))
+            rows = (z == j).nonzero().squeeze(1).to(x.device)
+            images = x[rows].to(self.mean.device, torch.promote_types(x.dtype, torch.float32))
 
             def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
                 done = min(1.0, (i + iteration / self.max_iterations) / len(classes))
                 detail = f"class {j}, iteration {iteration}: loss {loss:.3g}"
-                report_progress(f"gradient erasure of {len(flat):,} examples", done, detail)
+                report_progress(f"gradient erasure of {len(x):,} examples", done, detail)
 
             erased[rows] = self._optimised(images, show).to(erased)
         return erased

@@ -103,23 +103,22 @@ class GradientOrdersEraser(GradientEraser):
         self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
         return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
 
-    def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-        assert z is not None
-        self._require_in_range(flat)
-        if not len(flat):
-            return flat.clone()
-        original = flat.to(device=self.mean.device, dtype=torch.promote_types(flat.dtype, torch.float32))
+    def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
+        self._require_in_range(x)
+        if not len(x):
+            return x.clone()
+        original = x.to(device=self.mean.device, dtype=torch.promote_types(x.dtype, torch.float32))
         z = z.to(self.mean.device)
         start = self.start(original, z)
         if self.range is not None:
             start = start.clamp(*self.range.to(original))
         loss = _Loss(self, original, [(z == j).nonzero().squeeze(1) for j in z.unique().tolist()])
-        title = f"gradient erasure of {len(flat):,} examples to order {self.order}"
+        title = f"gradient erasure of {len(x):,} examples to order {self.order}"
 
         def show(iteration: int, loss: float) -> None:
             report_progress(title, iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")
 
-        return self._minimise(loss, start, show).to(flat)
+        return self._minimise(loss, start, show).to(x)
 
 
 class _Loss:

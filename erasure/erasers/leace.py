@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from erasure.columns_made_constant import removed_columns
 from erasure.concept_moments import ConceptMoments
@@ -78,15 +79,14 @@ class LeaceEraser(ProjectionEraser):
             moments.require_examples(unused=True)
             cross, shifts, num_classes = moments.cross, moments.shifts.T, moments.num_classes
             rank = num_classes - 1  # the columns of Σ_xz sum to zero
-        factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)
-        directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
-        significant = sizes > rank_tolerance * sizes[:1]
-        significant[rank:] = False
-        directions = directions[:, significant]
+        factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)  # F
+        u = span(factor.solve(cross), rank_tolerance, rank)  # U, of F⁺ Σ_xz
+        left, right = factor.multiply(u), factor.solve_transposed(u).T  # F U and Uᵀ F⁺
+
+        # Rank and rounding: where Σ_xx is singular in float64, class means may differ outside its range.
         hidden_left, hidden_right = factor.null_projection(shifts)
-        left = torch.cat([factor.multiply(directions), hidden_left], 1)
-        right = torch.cat([factor.solve_transposed(directions).T, hidden_right])
-        if directions.shape[1] == factor.rank > 0:
+        left, right = torch.cat([left, hidden_left], 1), torch.cat([right, hidden_right])
+        if u.shape[1] == factor.rank > 0:
             log.warning(
                 "z has %s, and LEACE removes all %d dimensions in which x varies: every example becomes their mean",
                 f"{rank} columns" if num_classes is None else f"{num_classes} classes",
@@ -94,3 +94,11 @@ class LeaceEraser(ProjectionEraser):
             )
         constant = removed_columns(total, left, right)
         return cls(moments.mean, num_classes, left, right, constant=constant)
+
+
+def span(whitened: Tensor, rank_tolerance: float, rank: int | None = None) -> Tensor:
+    """Return an orthonormal basis [r, s] of the columns of a whitened cross-covariance, s at most `rank`."""
+    directions, sizes, _ = torch.linalg.svd(whitened, full_matrices=False)
+    significant = sizes > rank_tolerance * sizes[:1]
+    significant[len(sizes) if rank is None else rank :] = False
+    return directions[:, significant]

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.covariance_factor import CovarianceFactor
-from erasure.erasers.leace import LeaceEraser
+from erasure.erasers.leace import LeaceEraser, span
 from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, require_same_rows
 from erasure.moments import ClassMoments
@@ -119,7 +118,7 @@ class SplinceEraser(ProjectionEraser):
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
         factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))
-        u, v = (_span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance) for cross in (z, y))
+        u, v = (span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance) for cross in (z, y))
         cosine = float(torch.linalg.svdvals(u.T @ v).amax()) if v.numel() and u.numel() else 0.0
         outside = u - v @ (v.T @ u)
         if u.shape[1] and not torch.linalg.svdvals(outside)[-1] > _SMALLEST_ANGLE:
@@ -132,9 +131,3 @@ class SplinceEraser(ProjectionEraser):
         left = factor.multiply(u[:split]) + hidden_left @ u[split:]
         right = factor.solve_transposed(rows[:, :split].T).T + rows[:, split:] @ hidden_right
         return cls(moments.mean, None, left, right, cosine=cosine)
-
-
-def _span(whitened: Tensor, rank_tolerance: float) -> Tensor:
-    """Return an orthonormal basis [r, s] of the columns of a whitened cross-covariance."""
-    directions, sizes, _ = torch.linalg.svd(whitened, full_matrices=False)
-    return directions[:, sizes > rank_tolerance * sizes[:1]]

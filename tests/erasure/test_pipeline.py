@@ -14,7 +14,6 @@ from erasure import (
     AlfQleaceEraser,
     ClassMoments,
     Eraser,
-    GradientEraser,
     IdentityEraser,
     LeaceEraser,
     OracleLeaceEraser,
@@ -49,30 +48,6 @@ def test_the_eraser_is_fitted_on_the_training_split_and_applied_to_all(digits_so
     assert control.certificate["train"].edit_size == 0
     torch.testing.assert_close(erased.channel_mean, control.channel_mean)
     assert float(control.splits["train"].images.max()) == 1.0
-
-
-def test_an_eraser_without_a_map_moves_the_images_of_all_splits_together(digits_source: Digits, tmp_path: Path) -> None:
-    """Erased apart, the digits' validation images are moved by 1.4 times the variance of training images."""
-    given: list[int] = []
-
-    class Watched(GradientEraser):
-        version: ClassVar[int] = 1
-
-        def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-            given.append(len(flat))
-            return super()._erase(flat, z)
-
-    options = {"weights": (120.0, 12.0, 1.0), "max_iterations": 5, "low": 0.0, "high": 1.0}
-    dataset = erase(digits_source, Watched, Cache(tmp_path), **options)
-    assert given == [sum(len(part) for part in dataset.splits.values())]
-    edits = [dataset.certificate[name].edit_size for name in ("train", "validation", "test")]
-    assert max(edits) < 1.1 * min(edits)
-    control = erase(digits_source, IdentityEraser, Cache(tmp_path))
-    for name, part in dataset.splits.items():  # each image stays in its split, in its place
-        assert torch.equal(part.labels, control.splits[name].labels)
-        distance = (part.images - control.splits[name].images).flatten(1).norm(dim=1)
-        others = (part.images - control.splits[name].images.roll(1, 0)).flatten(1).norm(dim=1)
-        assert (distance < others).float().mean() > 0.95
 
 
 def test_a_second_call_reads_the_same_dataset_back(digits_source: Digits, tmp_path: Path, monkeypatch) -> None:

@@ -14,7 +14,7 @@ from erasure.image_cache import raw_images
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.splits import splits
 from erasure.store.cache import Cache
-from erasure.zscore import Scaling
+from erasure.zscore import Preprocessing, Scaling
 from tests.conftest import gaps
 
 
@@ -132,3 +132,21 @@ def test_a_float_pixel_that_never_varies_is_only_centred() -> None:
     assert float(scaling.scale.flatten()[0]) == 1
     assert float(scaling(images)[..., 0].abs().max()) < 1e-6
     assert float(scaling(images)[..., 1].std(correction=0)) == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+@pytest.mark.parametrize("zscore", [False, True])
+def test_images_are_copied_only_where_their_numbers_change(dtype: torch.dtype, zscore: bool) -> None:
+    images = (torch.rand(20, 1, 2, 2, generator=torch.Generator().manual_seed(0)) * 5).to(dtype)
+    scaling = Scaling(torch.full((1, 2, 2), 3.0).double(), torch.full((1, 2, 2), -1.0).double()) if zscore else None
+    pixels = Preprocessing(5, True, torch.float32, torch.device("cpu"), scaling)
+    unit = images.double() / (5 if dtype == torch.uint8 else 1)
+    expected = (3 * unit - 1 if zscore else unit).float()
+    rounded = pixels.rounded(images)
+    assert torch.equal(rounded, expected)
+    assert (rounded.data_ptr() == images.data_ptr()) == (dtype == torch.float32 and not zscore)
+    assert torch.equal(pixels.rounded(images[:7], images[7:]), expected)
+    assert torch.equal(torch.cat(list(pixels.batches(images))), expected)
+    assert torch.equal(
+        pixels.ends(images.shape[1:])[:, 0, 0, 0], torch.tensor([-1.0, 2.0] if zscore else [0.0, 1.0]).double()
+    )

@@ -1,0 +1,159 @@
+"""The file format of fitted erasers: a safetensors file that names the class and holds its fields.
+
+A file may be anybody's. Nothing in it is executed: it chooses among classes that are already imported, and every field
+is checked against the type and shape that the class's dataclass declares.
+"""
+
+import dataclasses
+import functools
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from erasure.inputs import FLOATING, ordinary_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from erasure.eraser import Eraser
+
+    E = TypeVar("E", bound=Eraser)
+
+_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
+
+
+def save_eraser(eraser: "Eraser", path: Path) -> None:
+    """Write the fields of an eraser, tensors and options, with a checksum.
+
+    Raises:
+        ValueError: it has an attribute that is not a field of its dataclass.
+    """
+    kind, fields = type(eraser), _fields(type(eraser))
+    for name in vars(eraser):
+        if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
+            raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it, to be kept")
+    values = {name: getattr(eraser, name) for name in fields}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    options = {name: value for name, value in values.items() if name not in tensors}
+    save_tensors(path, tensors, {"eraser": f"{kind.__module__}.{kind.__qualname__}", "options": options})
+
+
+def load_eraser(cls: "type[E]", path: Path) -> "E":
+    """Read what `save_eraser` wrote, if it is of this class or one derived from it.
+
+    Raises:
+        ValueError: the file is damaged, holds something else, or a field is missing, unknown, or of another type or
+            shape than the class says.
+    """
+    with ordinary_tensors():
+        tensors, metadata = load_tensors(path)
+    family = _family(cls)
+    known = {name: kind for name, kind in family.items() if not (kind.__abstractmethods__ or kind.transductive)}
+    name, options = metadata.get("eraser"), metadata.get("options")
+    if not isinstance(name, str) or name not in known or not isinstance(options, dict):
+        content = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
+        raise ValueError(f"{path} holds {content}: {cls.__name__}.load reads {', '.join(sorted(known))}")
+    kind, eraser = known[name], object.__new__(known[name])
+    values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+    try:
+        vars(eraser).update(_checked(kind, values))
+    except ValueError as error:
+        raise ValueError(f"{path} is no {kind.__name__}: {error}: save it again") from None
+    return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
+
+
+def _family(kind: "type[Eraser]") -> "dict[str, type[Eraser]]":
+    """Return the class and all that derive from it by name, with the module's, as a user's class may have our name."""
+    family = {f"{kind.__module__}.{kind.__qualname__}": kind}
+    return family | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
+
+
+def _fields(kind: "type[Eraser]") -> dict[str, dataclasses.Field]:
+    """Return the fields of an eraser's dataclass, by name; raise ValueError if it is none."""
+    fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    if not {"mean", "num_classes"} <= fields.keys():
+        raise ValueError(f"{kind.__name__} is not a dataclass with the fields mean and num_classes: make it one")
+    return fields
+
+
+def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all fields of an eraser from an untrusted file.
+
+    Raises:
+        ValueError: a value is missing, unknown, or of another type than its field.
+    """
+    fields, checked = _fields(kind), dict(values)
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError:  # types that are only imported for a type checker
+        hints = {}
+    hints |= {"mean": Annotated[Tensor, "d"]}
+    if unknown := values.keys() - fields.keys():
+        raise ValueError(f"it has {_described(min(unknown))}, which is not one of its fields {', '.join(fields)}")
+    for name, field in fields.items():
+        if name not in values:
+            if field.default is not dataclasses.MISSING:
+                checked[name] = field.default
+            elif field.default_factory is not dataclasses.MISSING:
+                checked[name] = field.default_factory()
+            else:
+                raise ValueError(f"its field {name} is missing")
+    k, mean = checked["num_classes"], checked["mean"]
+    without_classes = k is None and _fits(k, hints.get("num_classes"))
+    if not without_classes and not (isinstance(k, int) and _fits(k, int) and 2 <= k < 2**63):
+        raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
+    axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0} | ({} if k is None else {"k": k})
+    for name in ("mean", *fields):
+        hint, shape = hints.get(name, Any), [part for part in get_args(hints.get(name)) if isinstance(part, str)]
+        if get_origin(hint) is Annotated and shape and isinstance(checked[name], Tensor):
+            _require_shape(name, checked[name], shape[0], axes, mean.dtype)
+        elif not _fits(checked[name], hint):
+            raise ValueError(f"its {name} is {_described(checked[name])}: need {str(hint).removeprefix('typing.')}")
+    return checked
+
+
+def _described(value: Any) -> str:
+    """Describe a value from an untrusted file in one short line."""
+    return f"a tensor {list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else ascii(value)[:100]
+
+
+def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], dtype: torch.dtype) -> None:
+    """Check a tensor against a shape such as "d r", where letters that `axes` does not know yet are added to it."""
+    letters = shape.split()
+    known = dict(zip(letters, tensor.shape, strict=False)) | axes
+    if tensor.ndim != len(letters) or list(tensor.shape) != [known[letter] for letter in letters] or not axes["d"]:
+        sizes = ", ".join(f"{letter}={axes[letter]}" for letter in dict.fromkeys(letters) if letter in axes)
+        raise ValueError(f"its {name} has shape {list(tensor.shape)}: need [{', '.join(letters)}] with {sizes}")
+    if dtype not in FLOATING or tensor.dtype != dtype:
+        raise ValueError(f"its {name} is of {tensor.dtype}: need floating numbers, of the mean's type")
+    if not tensor.isfinite().all():
+        raise ValueError(f"its {name} has values that are not finite")
+    axes.update(known)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value that was read from JSON, or a tensor, is of a type."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _fits(value, parts[0])
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in parts)
+    if origin in (tuple, list):  # JSON knows lists only
+        if not isinstance(value, tuple | list):
+            return False
+        parts = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if hint is Tensor:
+        return isinstance(value, Tensor) and not value.isnan().any()
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    hint = origin or hint
+    return hint is Any or not isinstance(hint, type) or isinstance(value, tuple if hint is list else hint)
