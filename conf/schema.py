@@ -81,6 +81,15 @@ class Config:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device={self.device}: computes nothing here; choose auto, cpu, cuda or cuda:N")
 
+    @classmethod
+    def resolved(cls, options: Options) -> Options:
+        """Return a configuration in which options that depend on others have their values.
+
+        Raises:
+            ConfigError: there is no value for these others.
+        """
+        return options
+
     @property
     def plain(self) -> Options:
         """The configuration as files hold it: dictionaries, and lists in the place of tuples."""
@@ -126,5 +135,6 @@ def validate(config: Options, kind: type[C]) -> C:
     Raises:
         ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
     """
-    checked = check("", {key: value for key, value in config.items() if key != VARIABLES}, kind)
+    options = {key: value for key, value in config.items() if key != VARIABLES}
+    checked = check("", kind.resolved(options), kind)
     return replace(checked, **{part: check_target(part, getattr(checked, part), part) for part in TARGETS})

@@ -130,7 +130,15 @@ CASES = {
     "null as a list": (["seeds=null"], "seeds=null: must be a list\n"),
     "nothing for the architecture": (
         ["train=published", "model=linear"],
-        "train.lr: experiment.published.lr has nothing for linear: choose from convnextv2, lenet, lenet_published, ",
+        "train.lr=published: the paper's code has none for model=linear: choose from convnextv2, lenet, lenet_pub",
+    ),
+    "nothing for the eraser": (
+        ["train=published", "eraser=random_edit"],
+        "train.lr=published: the paper's code has none for eraser=random_edit: choose from alf_qleace, control, ",
+    ),
+    "published rate of another procedure's option": (
+        ["train.patience_steps=published"],
+        "train.patience_steps=published: must be a whole number",
     ),
     "reference to nothing": (
         ["train.lr=${train.rate}"],
