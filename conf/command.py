@@ -1,5 +1,6 @@
 """A command, and its main program: compose, check, run or sweep, summarise, and report errors in one line."""
 
+import argparse
 import contextlib
 import errno
 import functools
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -32,7 +32,7 @@ from conf.command_process import (
     require_current_folder,
 )
 from conf.compose import VERSION_BASE, typed_overrides
-from conf.error_messages import explain, is_shortage
+from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
@@ -41,6 +41,18 @@ from conf.target_class import READ_RESULT, config_of, imported
 from conf.terminal import printable, show_log
 
 log = logging.getLogger(__name__)
+
+# Hydra's flags: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_SWITCHES = (
+    ("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",), ("--run", "-r"), ("--multirun", "-m"),
+    ("--shell-completion", "-sc"),
+)  # fmt: skip
+_WITH_VALUE = (
+    ("--package", "-p"), ("--config-path", "-cp"), ("--config-name", "-cn"), ("--config-dir", "-cd"),
+    ("--experimental-rerun",),
+)  # fmt: skip
+_SHOWN_CONFIGS = ("job", "hydra", "all")
+_INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 @dataclass(frozen=True)
@@ -112,12 +124,17 @@ def _flags_first(words: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: an unknown flag, or one without its value.
     """
-    parser = get_args_parser()
+    parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
+    actions = [parser.add_argument(*names, action="store_true") for names in _SWITCHES]
+    actions += [parser.add_argument(*names) for names in _WITH_VALUE]
+    actions.append(parser.add_argument("--cfg", "-c", choices=_SHOWN_CONFIGS))
+    actions.append(parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFORMATION))
+    parser.add_argument("overrides", nargs="*")
     options, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         flag = unknown[0].partition("=")[0]
-        known = [name.lstrip("-") for name in parser._option_string_actions if name.startswith("--")]
+        known = [action.option_strings[0].removeprefix("--") for action in actions]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
     if options.package and not options.cfg:
@@ -199,7 +216,7 @@ class Task:
             line = explain(error, self.command.name, overrides)
             self.exit_code = BAD_CONFIG if bad_config else FAILED
             notes = getattr(error, "__notes__", [])
-            if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
+            if not (bad_config or notes or isinstance(error, (OSError, MemoryError))):  # log.txt lacks it
                 print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
             _complain("; ".join([line, *([] if bad_config else notes)]))
             if self.sweep is not None:
