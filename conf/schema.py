@@ -113,9 +113,7 @@ def plain(config: DictConfig) -> Options:
     try:
         container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
-        key = re.search(r"full_key: (\S+)", str(error))
-        name = key.group(1) if key else "a value"
-        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
+        raise ConfigError(f"{error.full_key} is missing: set it with {error.full_key}=VALUE") from None
     assert isinstance(container, dict)
     return {str(key): _expanded(value) for key, value in container.items()}
 
