@@ -36,7 +36,7 @@ from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_files import Sweep
+from conf.sweep_files import KeptTables, Sweep
 from conf.target_class import READ_RESULT, config_of, imported
 from conf.terminal import printable, show_log
 
@@ -261,27 +261,24 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]
-    # a single run is compared with its control, which may be newer
-    printed = sweep.printed_tables(command.name) if len(finished) > 1 else None
-    if printed is not None:
-        print(printable(printed, lines=True), end="")
-        print("tables and figure are as they were: delete one to make all of them again")
-    elif finished:
-        keep = functools.partial(sweep.keep_tables, command.name)
-        codes.append(_summarise(command, finished, sweep.directory, keep))
+    if finished:
+        codes.append(_summarise(command, finished, sweep.directory))
     for job, error, _ in failed:
         _complain(f"failed: {' '.join(job.overrides)}: {error}")
     print(f"{len(finished)} of {len(jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
     return max(codes, default=0)
 
 
-def _summarise(
-    command: Command, results: Sequence[Any], directory: Path, keep: Callable[[str], None] = lambda _: None
-) -> int:
-    """Print and write tables and figures, and keep what is printed; return the exit code.
+def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
+    """Print and write tables and figures, and keep what is printed, or print what was kept; return the exit code.
 
     It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
+    kept = KeptTables(directory, [result.directory for result in results], command.name)
+    if (earlier := kept.read()) is not None:
+        print(printable(earlier, lines=True), end="")
+        print("tables and figure are as they were: delete one to make all of them again")
+        return 0
     printed = io.StringIO()
     try:
         try:
@@ -289,7 +286,7 @@ def _summarise(
                 command.summarise(results, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        keep(printed.getvalue())
+        kept.keep(printed.getvalue())
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
         return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED
