@@ -1,5 +1,6 @@
 """A command, and its main program: compose, check, run or sweep, summarise, and report errors in one line."""
 
+import argparse
 import contextlib
 import errno
 import functools
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -32,15 +32,27 @@ from conf.command_process import (
     require_current_folder,
 )
 from conf.compose import VERSION_BASE, typed_overrides
-from conf.error_messages import explain, is_shortage
+from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_files import Sweep
+from conf.sweep_files import KeptTables, Sweep
 from conf.target_class import READ_RESULT, config_of, imported
 from conf.terminal import printable, show_log
 
 log = logging.getLogger(__name__)
+
+# Hydra's flags: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_SWITCHES = (
+    ("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",), ("--run", "-r"), ("--multirun", "-m"),
+    ("--shell-completion", "-sc"),
+)  # fmt: skip
+_WITH_VALUE = (
+    ("--package", "-p"), ("--config-path", "-cp"), ("--config-name", "-cn"), ("--config-dir", "-cd"),
+    ("--experimental-rerun",),
+)  # fmt: skip
+_SHOWN_CONFIGS = ("job", "hydra", "all")
+_INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 @dataclass(frozen=True)
@@ -112,12 +124,17 @@ def _flags_first(words: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: an unknown flag, or one without its value.
     """
-    parser = get_args_parser()
+    parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
+    actions = [parser.add_argument(*names, action="store_true") for names in _SWITCHES]
+    actions += [parser.add_argument(*names) for names in _WITH_VALUE]
+    actions.append(parser.add_argument("--cfg", "-c", choices=_SHOWN_CONFIGS))
+    actions.append(parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFORMATION))
+    parser.add_argument("overrides", nargs="*")
     options, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         flag = unknown[0].partition("=")[0]
-        known = [name.lstrip("-") for name in parser._option_string_actions if name.startswith("--")]
+        known = [action.option_strings[0].removeprefix("--") for action in actions]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
     if options.package and not options.cfg:
@@ -199,7 +216,7 @@ class Task:
             line = explain(error, self.command.name, overrides)
             self.exit_code = BAD_CONFIG if bad_config else FAILED
             notes = getattr(error, "__notes__", [])
-            if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
+            if not (bad_config or notes or isinstance(error, (OSError, MemoryError))):  # log.txt lacks it
                 print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
             _complain("; ".join([line, *([] if bad_config else notes)]))
             if self.sweep is not None:
@@ -244,27 +261,24 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]
-    # a single run is compared with its control, which may be newer
-    printed = sweep.printed_tables(command.name) if len(finished) > 1 else None
-    if printed is not None:
-        print(printable(printed, lines=True), end="")
-        print("tables and figure are as they were: delete one to make all of them again")
-    elif finished:
-        keep = functools.partial(sweep.keep_tables, command.name)
-        codes.append(_summarise(command, finished, sweep.directory, keep))
+    if finished:
+        codes.append(_summarise(command, finished, sweep.directory))
     for job, error, _ in failed:
         _complain(f"failed: {' '.join(job.overrides)}: {error}")
     print(f"{len(finished)} of {len(jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
     return max(codes, default=0)
 
 
-def _summarise(
-    command: Command, results: Sequence[Any], directory: Path, keep: Callable[[str], None] = lambda _: None
-) -> int:
-    """Print and write tables and figures, and keep what is printed; return the exit code.
+def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
+    """Print and write tables and figures, and keep what is printed, or print what was kept; return the exit code.
 
     It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
+    kept = KeptTables(directory, [result.directory for result in results], command.name)
+    if (earlier := kept.read()) is not None:
+        print(printable(earlier, lines=True), end="")
+        print("tables and figure are as they were: delete one to make all of them again")
+        return 0
     printed = io.StringIO()
     try:
         try:
@@ -272,7 +286,7 @@ def _summarise(
                 command.summarise(results, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        keep(printed.getvalue())
+        kept.keep(printed.getvalue())
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
         return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED

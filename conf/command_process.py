@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
-from conf.error_messages import explain, is_shortage
+from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _LONGEST_FOLDER = 3500  # bytes; Linux takes 4,096 for the path of a file
@@ -59,9 +59,7 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
         line, code = explain(error, command, overrides), BAD_CONFIG
     except OSError as error:
         line, code = explain(error, command, overrides), FAILED
-    except (ImportError, MemoryError) as error:
-        if not is_shortage(error):
-            raise
+    except MemoryError as error:
         line, code = explain(error, command, overrides), FAILED
     print(line, file=sys.stderr, flush=True)
     return code

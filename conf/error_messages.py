@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
 from conf.compose import override_value, unchecked
@@ -26,17 +26,10 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
-_ADDED = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"  # by Hydra to a reason
-_NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
-_NOT_LOADED = r"([^\s/]+): (failed to map segment|cannot allocate memory|cannot apply additional memory protection)"
+# around a reason why an override cannot be read: the beginning by Hydra 1.4, the end by both
+_AROUND_REASON = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"
+_NO_MEMORY = r"(can't allocate|out of) memory"  # torch's, on a CPU or GPU
 _LONGEST_WORD = 400  # characters; what is longer is shown by its ends
-
-
-def is_shortage(error: BaseException) -> bool:
-    """Return whether memory was too short for an object, or for a library to be loaded."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, ImportError) and bool(re.search(_NOT_LOADED, str(error)))
-    )
 
 
 def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
@@ -54,23 +47,21 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return unknown_key(choice, list(error.options), what=f"{group}=")
-    if missing := re.search(r"(?:Could not override '|not in struct full_key: )([^' ]*)", text):
-        return _no_such_key(missing.group(1), command, overrides)
-    if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
-        return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
-    if unknown := re.search(r"Interpolation key '(\S+)' not found full_key: (\w[\w.]*)", text):
-        return _no_such_reference(unknown[1], unknown[2], command, overrides)
+    if missing := re.search(r"^Could not override '([^' ]*)", text):
+        return _no_such_key(missing[1], command, overrides)
+    if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
+        return _no_such_key(error.full_key, command, overrides)
+    if isinstance(error, InterpolationKeyError) and error.full_key and (path := re.search(r"'(\S+)'", text)):
+        return _no_such_reference(path[1], error.full_key, command, overrides)
     if "Config group override must be" in text:
         return _no_choice(command, overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
     if isinstance(error, OverrideParseException):
-        return _unreadable(error.override, re.sub(_ADDED, "", text), overrides)
+        return _unreadable(error.override, re.sub(_AROUND_REASON, "", text), overrides)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem_mark.name}, line {error.problem_mark.line + 1}: no valid YAML ({error.problem})"
-    if isinstance(error, (ImportError, OSError)) and (library := re.search(_NOT_LOADED, text)):
-        return f"not enough memory to load {library[1]}: raise the limit of this shell (ulimit -v), or of the job"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
@@ -91,7 +82,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
         reason = str(error.__cause__ or "").partition("\n")[0]
-        return re.sub(_ADDED, "", text).removeprefix("Error merging override ") + (reason and f": {reason}")
+        return text.removeprefix("Error merging override ") + (reason and f": {reason}")
     return f"{type(error).__name__}: {_in_keys(text, command, overrides)}"
 
 
@@ -168,8 +159,7 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
     if "" in texts:
         return f"{override}: a value is missing beside a comma"
     quoted = shlex.quote(f"{key}={','.join(map(override_value, texts))}")
-    function = re.search(r"Unknown function '\w+'", reason)
-    return f"{override}: {f'{function[0]}; a text is' if function else 'write it'} in two kinds of quotes: {quoted}"
+    return f"{override}: write it in two kinds of quotes: {quoted}"
 
 
 def _no_such_reference(path: str, key: str, command: str, overrides: Sequence[str]) -> str:

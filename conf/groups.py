@@ -60,7 +60,7 @@ def keys(group: str, choice: str) -> Options:
     assert isinstance(content, dict)
     merged: Options = {}
     for entry in content.pop("defaults", []):
-        if "@_global_" in str(entry):  # referred to by its values
+        if "@_global_" in str(entry):  # variables, no keys of the choice
             continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():
@@ -69,14 +69,6 @@ def keys(group: str, choice: str) -> Options:
         elif entry != "_self_":
             merged |= keys(group, entry)
     return merged | {str(key): value for key, value in content.items()}
-
-
-def global_keys(group: str, choice: str) -> dict[str, Options]:
-    """Return the keys that a choice puts elsewhere and refers to, by the place where they lie."""
-    content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
-    assert isinstance(content, dict)
-    entries = (str(entry).partition("@_global_.") for entry in content.get("defaults", []))
-    return {place: keys(group, other) for other, found, place in entries if found}
 
 
 preset = functools.cache(keys)  # for those who ask often, and change nothing of it

@@ -81,6 +81,15 @@ class Config:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device={self.device}: computes nothing here; choose auto, cpu, cuda or cuda:N")
 
+    @classmethod
+    def resolved(cls, options: Options) -> Options:
+        """Return a configuration in which options that depend on others have their values.
+
+        Raises:
+            ConfigError: there is no value for these others.
+        """
+        return options
+
     @property
     def plain(self) -> Options:
         """The configuration as files hold it: dictionaries, and lists in the place of tuples."""
@@ -104,9 +113,7 @@ def plain(config: DictConfig) -> Options:
     try:
         container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
-        key = re.search(r"full_key: (\S+)", str(error))
-        name = key.group(1) if key else "a value"
-        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
+        raise ConfigError(f"{error.full_key} is missing: set it with {error.full_key}=VALUE") from None
     assert isinstance(container, dict)
     return {str(key): _expanded(value) for key, value in container.items()}
 
@@ -126,5 +133,6 @@ def validate(config: Options, kind: type[C]) -> C:
     Raises:
         ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
     """
-    checked = check("", {key: value for key, value in config.items() if key != VARIABLES}, kind)
+    options = {key: value for key, value in config.items() if key != VARIABLES}
+    checked = check("", kind.resolved(options), kind)
     return replace(checked, **{part: check_target(part, getattr(checked, part), part) for part in TARGETS})

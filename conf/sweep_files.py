@@ -1,4 +1,4 @@
-"""The files of a sweep: its command line, its runs, the errors of those that failed, and what its tables print."""
+"""The files of a sweep: its command line, its runs and the errors of those that failed; what tables print."""
 
 import hashlib
 import json
@@ -119,31 +119,48 @@ class Sweep:
         errors = {job.run.name: self.error_of(job.run.name) for job in self.planned()}
         return {run: error for run, (error, exit_code) in errors.items() if exit_code == BAD_CONFIG}
 
-    def printed_tables(self, command: str) -> str | None:
-        """Return what was printed with tables and figures; None if they, runs or the command's code have changed."""
+    def _error(self, run: str) -> Path:
+        return self.directory / f"error-{run}.json"
+
+
+@dataclass(frozen=True)
+class KeptTables:
+    """What was printed when the tables and figures of finished runs were made: tables.json beside them.
+
+    Attributes:
+        directory: where tables and figures are.
+        runs: the directories of the runs.
+        command: the runs' command.
+    """
+
+    directory: Path
+    runs: Sequence[Path]
+    command: str
+
+    def read(self) -> str | None:
+        """Return what was printed; None if tables, figures, runs or the command's code have changed since."""
         try:
             kept = _read(self.directory / _TABLES, {"printed": str, "state": str})
         except (FileNotFoundError, ValueError):
             return None
-        return kept["printed"] if kept["state"] == self._table_state(command) else None
+        return kept["printed"] if kept["state"] == self._state() else None
 
-    def keep_tables(self, command: str, printed: str) -> None:
-        """Keep what was printed when tables and figures were made, for `printed_tables`."""
+    def keep(self, printed: str) -> None:
+        """Keep what was printed."""
         from erasure.store.checked_files import write_json
 
-        write_json(self.directory / _TABLES, {"state": self._table_state(command), "printed": printed})
+        write_json(self.directory / _TABLES, {"state": self._state(), "printed": printed})
 
-    def _table_state(self, command: str) -> str:
+    def _state(self) -> str:
         """Return a digest of the sizes and times of change of tables, figures and the files that they are made from."""
         files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
-        files += [path for job in self.planned() for path in job.run.glob("*.*") if path.suffix in _COMPUTED]
-        files += [path for package in ("harness", command) for path in (CONF.parent / package).rglob("*.py")]
-        stats = [(path, path.lstat()) for path in sorted(files)]
+        files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
+        if len(self.runs) == 1:  # a single run is compared with its control, one of these
+            files += self.runs[0].parent.glob(f"{self.command}-*-control-*/result.json")
+        files += [path for package in ("harness", self.command) for path in (CONF.parent / package).rglob("*.py")]
+        stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
         return hashlib.sha256("\n".join(described).encode()).hexdigest()
-
-    def _error(self, run: str) -> Path:
-        return self.directory / f"error-{run}.json"
 
 
 def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:

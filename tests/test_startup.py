@@ -62,6 +62,15 @@ def test_a_finished_sweep_imports_nothing_that_computes(command: Callable, tmp_p
     assert imported == {"torch"}
 
 
+def test_a_finished_run_imports_nothing_that_computes_or_draws(command: Callable, tmp_path: Path) -> None:
+    run = ["eraser=leace", *QUICK, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
+    assert command(MDL, *run).code == 0
+    shown, imported = heavy("mdl", *run)
+    assert "has finished before" in shown
+    assert "test loss (bits)" in shown
+    assert imported == {"torch"}
+
+
 def test_a_finished_run_of_sample_info_imports_nothing_that_computes(command: Callable, tmp_path: Path) -> None:
     options = ["model.width=8", "sample_info.examples=20", "logger.mode=disabled"]
     options += [f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
@@ -69,7 +78,7 @@ def test_a_finished_run_of_sample_info_imports_nothing_that_computes(command: Ca
     shown, imported = heavy("sample_info", *options)
     assert "has finished before" in shown
     assert "F-SI, mean" in shown
-    assert imported == {"torch", "pandas"}
+    assert imported == {"torch"}
 
 
 def test_sample_info_imports_torch_alone_before_it_computes() -> None:

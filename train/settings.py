@@ -5,9 +5,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from conf import Options
 from conf.check import AtLeast1, ConfigError, Fraction, Positive
 from conf.run_identity import later, only_with, unhashed
 from conf.schema import Config
+from train.published_rates import with_published_rates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class TrainSettings:
     """Training options; their ranges hold wherever a configuration is checked.
 
     Args:
-        lr: schedule-free AdamW's learning rate, after warm-up.
+        lr: schedule-free AdamW's learning rate, after warm-up. In YAML files `lr`, `betas` and `warmup_steps` may also
+            be "published": the number of the paper's code for the model and eraser (`train.published_rates`).
         betas: AdamW's β₁ (interpolation between the averaged and the fast weights) and β₂.
         weight_decay: decoupled, times the learning rate.
         warmup_steps: optimiser steps over which the learning rate rises linearly from zero.
@@ -99,6 +102,14 @@ class TrainingConfig(Config):
 
         precision = pick_precision(self.train.precision, self.device)
         return replace(self, train=replace(self.train, precision=precision))
+
+    @classmethod
+    def resolved(cls, options: Options) -> Options:
+        """Return a configuration with the numbers of `train.published_rates` where the training options name them."""
+        match options:
+            case {"train": dict() as train, "model": {"name": model}, "eraser": {"name": eraser}}:
+                return options | {"train": with_published_rates(train, str(model), str(eraser))}
+        return options  # incomplete: `check` refuses it
 
 
 @dataclass(frozen=True, kw_only=True)

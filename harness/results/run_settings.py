@@ -7,13 +7,11 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from conf import Options
-from conf.check import keyword_only
-from conf.groups import global_keys, preset, readable
+from conf.check import ConfigError, keyword_only
+from conf.groups import preset, readable
 from conf.run_identity import command_of, identifying
+from conf.schema import Config
 from conf.target_class import config_of
 
 
@@ -24,11 +22,10 @@ def setting(config: Options) -> Options:
     the options are those that differ from `default`. Numbers of different settings do not belong into one column.
     """
     described, counted = {}, identifying(config)
-    kinds, names = keyword_only(config_of(command_of(config))), (config["model"]["name"], config["eraser"]["name"])
+    kind, names = config_of(command_of(config)), (config["model"]["name"], config["eraser"]["name"])
     for group in ("train", "mdl"):
         if group in counted:
-            kind = kinds[group]
-            options = _complete(counted[group], kind)
+            options = _complete(counted[group], keyword_only(kind)[group])
             unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
             fewest = min(map(len, unlike.values()))
             nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
@@ -41,15 +38,12 @@ def setting(config: Options) -> Options:
 
 
 @functools.cache
-def _preset(group: str, choice: str, kind: type, model: str, eraser: str) -> Options:
-    """Return the options of a preset by dotted names; those that refer to model and eraser as they are for these."""
-    options = preset(group, choice)
-    whole = OmegaConf.create({group: options, "model": {"name": model}, "eraser": {"name": eraser}})
-    for where, values in global_keys(group, choice).items():
-        OmegaConf.update(whole, where, values)
-    with suppress(OmegaConfBaseException):  # the preset has none for this model or eraser
-        options = OmegaConf.to_container(whole[group], resolve=True)
-    return _complete(options, kind)  # pyright: ignore[reportArgumentType]
+def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str) -> Options:
+    """Return the options of a preset by dotted names; those that depend on model and eraser as they are for these."""
+    config = {group: preset(group, choice), "model": {"name": model}, "eraser": {"name": eraser}}
+    with suppress(ConfigError):  # the preset has none for this model or eraser
+        config = kind.resolved(config)
+    return _complete(config[group], keyword_only(kind)[group])
 
 
 def _complete(options: Options, kind: type) -> Options:

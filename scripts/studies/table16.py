@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from omegaconf import OmegaConf
 
-import conf
 from conf import Options
 from conf.command_process import exit_code
 from harness.figure_helpers import figure_at
@@ -33,9 +31,9 @@ from harness.run_directory import CURVES
 from harness.statistics import Spread
 from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
+from train.published_rates import LEARNING_RATES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
-OPTIMIZERS = Path(conf.__file__).parent / "train" / "optimizer"
 PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
@@ -103,12 +101,6 @@ def published(config: Options) -> bool:
     return config.get("train", {}).get("protocol") == "published"
 
 
-@functools.cache
-def published_rates() -> dict[str, dict[str, float]]:
-    """Return learning rates of the paper's code by model and eraser."""
-    return OmegaConf.to_container(OmegaConf.load(OPTIMIZERS / "published.yaml").lr)  # pyright: ignore
-
-
 def model_of(config: Options) -> str:
     """Return the row of Table 16; LeNet at the sizes of the paper's code is its LeNet by the paper's recipe alone."""
     name = config["model"]["name"]
@@ -120,7 +112,7 @@ def recipe_of(config: Options) -> str:
     if train.get("protocol", "standard") == "standard":
         return OURS
     options = train["published"]
-    usual = published_rates()[model_name].get(config["eraser"]["name"], train["lr"])
+    usual = LEARNING_RATES[model_name].get(config["eraser"]["name"], train["lr"])
     changes = [
         (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
         ("nothing reset", not options["backtrack"]),

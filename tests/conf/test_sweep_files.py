@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conf.sweep_files import Sweep, SweepJob, sweep_name
+from conf.sweep_files import KeptTables, Sweep, SweepJob, sweep_name
 from erasure.store.checked_files import write_json
 
 
@@ -47,7 +47,7 @@ def test_other_values_than_those_of_a_sweep_are_not_believed(tmp_path: Path) -> 
     assert exit_code == 1
     assert "error-a.json lacks" in error
     write_json(tmp_path / "tables.json", {"printed": 1})
-    assert sweep.printed_tables("mdl") is None
+    assert KeptTables(tmp_path, [], "mdl").read() is None
 
 
 @pytest.mark.parametrize("linked", ["sweeps", "sweeps/mdl-x", "sweeps/mdl-x/.submitit"])

@@ -96,6 +96,23 @@ def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command
         made = remade
 
 
+def test_tables_of_a_run_are_made_again_where_its_control_is_new_or_newer(command) -> None:
+    arguments = ["eraser=leace", "model=linear", *TINY]
+    alone = command(MDL, *arguments)
+    assert "no control run to compare with yet" in alone.out
+    again = command(MDL, *arguments)
+    assert "are as they were" in again.out
+    assert alone.out.partition("\n")[2] in again.out  # the first line has the seconds
+    assert command(MDL, *arguments, "eraser=control").code == 0
+    compared = command(MDL, *arguments)
+    assert "Δ to control" in compared.out
+    assert "are as they were" not in compared.out
+    assert "are as they were" in command(MDL, *arguments).out
+    (control,) = Path("runs").glob("mdl-digits-control-*/result.json")
+    os.utime(control)
+    assert "are as they were" not in command(MDL, *arguments).out
+
+
 def test_a_result_holds_what_it_says_it_holds(command) -> None:
     outcome = command(MDL, "eraser=leace", "model=linear", *QUICK)
     assert outcome.code == 0, outcome.err
