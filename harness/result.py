@@ -14,7 +14,7 @@ from conf import Options
 from conf.run_identity import without_retired
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole, published_units
+from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole
 from harness.sample_info_fields import Information
 
 _LONGEST = 300  # characters of an error
@@ -205,27 +205,11 @@ def result_of(values: Options) -> Result:
         ValueError: says in one line what is missing or wrong.
     """
     command = str(values.get(_COMMAND))
-    if command == "mdl":
-        values = _in_published_units(values)
     if command not in COMMANDS:
         raise ValueError(f"{_COMMAND} is {values.get(_COMMAND)!r}, not one of {', '.join(COMMANDS)}")
     if isinstance(config := values.get("config"), dict):
         values = {**values, "config": without_retired(config)}
     return parsed(COMMANDS[command], {**values, "command": command})
-
-
-def _in_published_units(values: Options) -> Options:
-    """Return a result with `mdl.published` computed from its curve, where the older unit `mdl.paper` was stored."""
-    mdl, curve = values.get("mdl"), values.get("curve")
-    if not (isinstance(mdl, dict) and "paper" in mdl and "published" not in mdl and isinstance(curve, list)):
-        return values
-    try:
-        sizes = [point["n"] for point in curve]
-        tested = zip(*(point["ce_test_bits"] for point in curve[:-1]), strict=True)
-        published = [published_units(sizes, losses) for losses in tested]
-    except (TypeError, KeyError, ValueError, ZeroDivisionError):
-        return values  # `parsed` reports the error
-    return {**values, "mdl": {**{key: value for key, value in mdl.items() if key != "paper"}, "published": published}}
 
 
 _REMEDY = "launch the run again, which keeps this file aside"

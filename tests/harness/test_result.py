@@ -65,15 +65,6 @@ def test_the_file_is_named_and_unknown_keys_are_left_out(tmp_path: Path) -> None
         read_result(path)
 
 
-def test_stored_runs_of_the_older_unit_are_converted_from_their_curves() -> None:
-    stored = as_json(made_up(**MDL))
-    stored["mdl"]["paper"] = stored["mdl"].pop("published")
-    result = result_of(stored)
-    assert isinstance(result, MdlResult)
-    assert result.mdl.published == [1.0 * 20 / 20, 2.0 * 20 / 20]  # test loss after 10 images, times 20 of 20
-    assert "paper" not in as_json(result)["mdl"]
-
-
 def test_trainings_that_never_left_the_plateau_are_counted() -> None:
     result = made_up(**MDL)
     assert isinstance(result, MdlResult)
