@@ -1,6 +1,6 @@
 """The prequential procedure of the paper's code, step by step: `train.protocol=published`. A reproduction.
 
-The text of Quirke & Belrose 2025 leaves most of it open; docs/published_procedure.md lists what their code does. It
+The text of Quirke & Belrose 2025 leaves most of it open; docs/study_details.md lists what their code does. It
 differs from ours (`mdl.block_code`) in that test images are training images that were held out, that an epoch without
 improvement is undone, and that networks are scored with the weights of the training sequence, in training mode, in
 bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as usual.

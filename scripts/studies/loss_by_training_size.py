@@ -5,8 +5,8 @@
 Prints two tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for
 every number and size of images for which both maps of QLEACE were run; the second of the published one
 (train=published), each setting that was run. Both have also what unfinished runs have trained; the second has the
-lowest validation loss of unfinished trainings in parentheses. `--out` draws the first table's last row of each network
-at 32 × 32.
+lowest validation loss of unfinished trainings in parentheses. A last column has the numbers of seeds. `--out` draws
+the first table's last row of each network at 32 × 32.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from harness.result import MdlResult, TrainedResult, parsed
 from harness.result_fields import Point
 from harness.results.run_labels import display_name
 from harness.run_directory import CURVES
-from harness.statistics import Spread
+from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
-from scripts.studies.table16 import ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in
+from scripts.studies.table16 import ENTRIES, ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in, seed_counts
 
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 
@@ -67,11 +67,12 @@ def qleace_rows(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ro
 
 def qleace_lines(rows: Rows) -> Iterator[str]:
     """Yield the first table in Markdown: test loss and accuracy."""
-    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
-    yield "| --- " * (len(QLEACE) + 1) + "|"
+    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " | seeds |"
+    yield "| --- " * (len(QLEACE) + 2) + "|"
     for (model, size, n), row in rows.items():
-        shown = (_shown(row[eraser]) if eraser in row else "" for eraser in QLEACE)
-        yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+        shown = [_shown(row[eraser]) if eraser in row else "" for eraser in QLEACE]
+        seeds = seed_counts(len(row[eraser]) for eraser in QLEACE if eraser in row)
+        yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join([*shown, seeds]) + " |"
 
 
 _BARS = {
@@ -91,8 +92,7 @@ def draw(rows: Rows, path: Path) -> None:
             for j, (eraser, (name, colour)) in enumerate(_BARS.items()):
                 losses, y = [loss for loss, _ in row[eraser]], 4 * i + j
                 ax.barh(y, mean := sum(losses) / len(losses), color=colour, height=0.85)
-                seeds = f"{len(losses)} seed{'s' if len(losses) > 1 else ''}"
-                ax.text(mean + 0.02, y, f"{name}: {mean:.2f} ({seeds})", va="center", fontsize=9)
+                ax.text(mean + 0.02, y, f"{name}: {mean:.2f} ({seeds_text(len(losses))})", va="center", fontsize=9)
         ax.set_yticks([4 * i + 1 for i in range(len(largest))], [display_name(model) for model in largest])
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()
@@ -112,17 +112,21 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
         if published(config):
             losses[cell_of(config)][point.n] += point.ce_test_bits
     shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
+    seeds = {cell: {len(bits) for bits in row.values()} for cell, row in losses.items()}
     for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
         if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
-            lowest = pd.read_csv(path).groupby("n")["validation_loss_bits"].min()
+            curves = pd.read_csv(path)
+            lowest = curves.groupby("n")["validation_loss_bits"].min()
             unfinished = {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
             shown[cell_of(config)] = unfinished | shown.get(cell_of(config), {})
+            seeds.setdefault(cell_of(config), {curves.seed.nunique()})
     sizes = sorted({n for row in shown.values() for n in row})
-    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
-    yield "| --- " * (len(sizes) + 1) + "|"
-    for cell in sorted(shown, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
+    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " | seeds |"
+    yield "| --- " * (len(sizes) + 2) + "|"
+    for cell in sorted(shown, key=lambda cell: ([*ENTRIES].index(cell.model), cell.recipe, ERASERS.index(cell.eraser))):
         name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
-        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + " |"
+        count = " to ".join(str(count) for count in sorted({min(seeds[cell]), max(seeds[cell])}))
+        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + f" | {count} |"
 
 
 def show(options: argparse.Namespace) -> int:

@@ -2,13 +2,17 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints five tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of
-32 × 32, and draws what each eraser adds to the control: in the paper, in our recipe (train=paper) and in the published
-one (train=published). The second table has the other settings of the published recipe that were run, and its scores
-by the averaged weights x. The third has the distance from the paper of two recipes that were chosen to fit it: in its
-standard deviations over seeds, and in standard errors of the difference of two means. The others say what Table 16
-would be if every training had ended after so many epochs, by the lowest validation loss up to then: trainings of at
-most 50 epochs, and longer ones, of which the last size may be unfinished.
+Prints tables in Markdown in the paper's unit, mean ± standard deviation over seeds of runs on photographs of 32 × 32:
+
+1. Table 16: the paper, our recipe (train=paper), and the setting of the published one (train=published) that was chosen
+   to fit the row.
+2. What single changes of the recipe do.
+3. Every other setting of the published recipe that was run, and its scores by the averaged weights x.
+4. The distance of the best match from the paper, in the paper's standard deviations and in standard errors.
+5. Table 16 had every training ended after so many epochs, by lowest validation losses: trainings of at most 50 epochs,
+   and longer ones, of which the last size may be unfinished.
+
+A column has the numbers of seeds: one number, or one for each filled cell. The figure draws the first table.
 """
 
 import argparse
@@ -26,9 +30,9 @@ from conf.command_process import exit_code
 from harness.figure_helpers import figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
-from harness.results.run_labels import display_name, eraser_colours
+from harness.results.run_labels import display_name
 from harness.run_directory import CURVES
-from harness.statistics import Spread
+from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from scripts.command_line import argument_parser
 from train.published_rates import LEARNING_RATES
@@ -37,17 +41,32 @@ ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "
 PAPER = "paper"
 OURS = "ours"
 _EPOCHS = 30_000  # of the newest command line of the paper's code
-_ENDS = (5, 10, 15, 19, 25, 30, 40, 50)  # epochs after which trainings could have ended
-_LATE_ENDS = (50, 100, 200, 300, 500, 1_000, 30_000)
+_ENDS = (10, 19, 30, 50)  # epochs after which trainings could have ended
+_LATE_ENDS = (50, 100, 300, 1_000, 30_000)
 _SHORT = "published, float32, 50 epochs"
 _AVERAGED = "average x scored"
 _LONG = ("published, float32", "published, float32, state restored")
 _SEEDS = 5  # of the paper
 _SIZES = [1_024, 2_375, 4_157, 6_507, 9_606, 13_694, 19_086, 26_198, 35_579, 47_952]  # of the paper's code
-_CHOSEN = {"mlp": _SHORT, "lenet": f"{_SHORT}, learning rate 0.0002"}  # recipes that were chosen to fit a row
+_BEST = {"mlp": _SHORT, "lenet": f"{_SHORT}, learning rate 0.0002"}  # recipes that were chosen to fit a row
 _PATIENCE = 4  # the default of the loop in the paper's code, as 50 epochs are
-_COMPARED = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
-          _SHORT)  # fmt: skip
+_PATIENT = "published, float32, state restored"
+_CHANGED = ("control", "leace", "alf_qleace", "qleace")
+_CHANGES = (  # name, row and recipe
+    ("**MLP**, the paper", "mlp", PAPER),
+    ("our recipe", "mlp", OURS),
+    ("the paper's loop in float32, ended by patience", "mlp", _PATIENT),
+    ("ended by patience, losses rounded as in bfloat16", "mlp", f"{_PATIENT}, losses rounded"),
+    ("ended by patience, all in bfloat16", "mlp", _PATIENT.replace("float32", "bfloat16")),
+    ("float32, at most 50 epochs", "mlp", _SHORT),
+    ("50 epochs, nothing reset", "mlp", f"{_SHORT}, nothing reset"),
+    ("50 epochs, no warm-up", "mlp", f"{_SHORT}, no warm-up"),
+    ("50 epochs, not z-scored", "mlp", f"{_SHORT}, not z-scored"),
+    ("**LeNet**, the paper", "lenet", PAPER),
+    ("our recipe", "lenet", OURS),
+    ("the paper's loop in float32, at most 50 epochs", "lenet", _SHORT),
+    ("50 epochs, learning rate 2e-4 instead of 5e-4", "lenet", _BEST["lenet"]),
+)
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
@@ -123,7 +142,7 @@ def recipe_of(config: Options) -> str:
         ("no crops", train["crop_padding"] == 0),
         ("padded", model_name == "lenet"),  # our LeNet, not that of the paper's code
         ("no warm-up", model_name == "mlp" and train["warmup_steps"] == 0),  # other networks have none
-        ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/published_procedure_results.md
+        ("compressed again", dataset["root"].endswith("-again")),  # JPEG of JPEG: docs/study_details.md
     ]
     return ", ".join(["published", train["precision"], *(name for name, changed in changes if changed)])
 
@@ -148,39 +167,50 @@ def table_16(results: Iterable[TrainedResult]) -> dict[Cell, list[float]]:
 
 
 def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the first table in Markdown: the paper, our recipe and the published one."""
-    yield from _header("")
+    """Yield the first table in Markdown: the paper, our recipe and the best match."""
+    yield from _header("", ERASERS)
     for model in ENTRIES:
-        entries = {eraser: "{:.2f} ± {:.2f}".format(*entry) for eraser, entry in ENTRIES[model].items()}
-        yield _row(f"**{display_name(model)}**, the paper", entries)
-        for recipe in _COMPARED:
+        yield _paper_row(f"**{display_name(model)}**, the paper", model, ERASERS)
+        for name, recipe in (("ours", OURS), ("best match", _BEST.get(model, PAPER))):
             if recipe != PAPER and (row := seeds_of(cells, recipe, model)):
-                yield _row(recipe, {eraser: f"{Spread.of(values):.2f}" for eraser, values in row.items()})
+                yield _row(name, row, ERASERS)
+
+
+def change_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
+    """Yield the second table in Markdown: single changes of the recipe."""
+    yield from _header("change", _CHANGED)
+    for name, model, recipe in _CHANGES:
+        if recipe == PAPER:
+            yield _paper_row(name, model, _CHANGED)
+        elif row := seeds_of(cells, recipe, model):
+            yield _row(name, row, _CHANGED)
 
 
 def other_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the second table in Markdown: other settings of the published recipe."""
-    yield from _header("published, other settings")
-    for model, recipe in sorted({(cell.model, cell.recipe) for cell in cells if cell.recipe not in _COMPARED}):
-        row = {eraser: f"{Spread.of(values):.2f}" for eraser, values in seeds_of(cells, recipe, model).items()}
-        yield _row(f"{display_name(model)}, {recipe.removeprefix('published, ')}", row)
+    """Yield the third table in Markdown: other settings of the published recipe."""
+    yield from _header("published, other settings", ERASERS)
+    for model, recipe in sorted({(cell.model, cell.recipe) for cell in cells}):
+        if recipe not in (OURS, _BEST.get(model)):
+            name = f"{display_name(model)}, {recipe.removeprefix('published, ')}"
+            yield _row(name, seeds_of(cells, recipe, model), ERASERS)
 
 
 def distance_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the third table in Markdown: distances from the paper."""
-    yield from _header("less the paper")
-    for model, recipe in _CHOSEN.items():
+    """Yield the fourth table in Markdown: distances of the best match from the paper."""
+    yield _line("best match less the paper", map(display_name, ERASERS))
+    yield _rule(len(ERASERS))
+    for model, recipe in _BEST.items():
         rows: dict[str, dict[str, str]] = defaultdict(dict)
         for eraser, values in seeds_of(cells, recipe, model).items():
-            (mean, deviation), ours = entry_of(model, eraser), Spread.of(values)
-            rows[recipe.removeprefix("published, ")][eraser] = f"{ours.mean - mean:+.2f}"
+            (mean, deviation), best = entry_of(model, eraser), Spread.of(values)
+            rows["in the unit of Table 16"][eraser] = f"{best.mean - mean:+.2f}"
             if deviation:
-                rows["in its standard deviations"][eraser] = f"{(ours.mean - mean) / deviation:+.1f}"
-            if ours.std is not None:
-                error = math.hypot(deviation / math.sqrt(_SEEDS), ours.std / math.sqrt(len(values)))
-                rows["in standard errors"][eraser] = f"{(ours.mean - mean) / error:+.1f}"
+                rows["in the paper's standard deviations"][eraser] = f"{(best.mean - mean) / deviation:+.1f}"
+            if best.std is not None:
+                error = math.hypot(deviation / math.sqrt(_SEEDS), best.std / math.sqrt(len(values)))
+                rows["in standard errors of the difference"][eraser] = f"{(best.mean - mean) / error:+.1f}"
         for name, row in rows.items():
-            yield _row(f"{display_name(model)}, {name}", row)
+            yield _line(f"{display_name(model)}, {name}", (row.get(eraser, "") for eraser in ERASERS))
 
 
 def entry_of(model: str, eraser: str) -> tuple[float, float]:
@@ -226,61 +256,82 @@ def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
 
 def _by_epochs(title: str, rows: Mapping[Cell, Sequence[Sequence[float]]], ends: Sequence[str]) -> Iterator[str]:
     """Yield a table in Markdown from values by cell, seed and end of the trainings."""
-    yield f"| {title} | " + " | ".join(ends) + " | the paper |"
-    yield "| --- " * (len(ends) + 2) + "|"
+    yield _line(title, [*ends, "the paper", "seeds"])
+    yield _rule(len(ends) + 2)
     for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
         shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
         mean, deviation = entry_of(cell.model, cell.eraser)
         name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
-        yield f"| {name} | " + " | ".join(shown) + f" | {mean:.2f} ± {deviation:.2f} |"
+        yield _line(name, [*shown, f"{mean:.2f} ± {deviation:.2f}", str(len(seeds))])
 
 
-def _header(first: str) -> Iterator[str]:
-    yield _row(first, {eraser: display_name(eraser) for eraser in ERASERS})
-    yield "| --- " * (len(ERASERS) + 1) + "|"
+def seed_counts(counts: Iterable[int]) -> str:
+    """Return the number of seeds of several cells, or, where they differ, all numbers in order."""
+    counts = list(counts)
+    return ", ".join(map(str, counts if len(set(counts)) > 1 else counts[:1]))
 
 
-def _row(first: str, by_eraser: Mapping[str, str]) -> str:
-    return f"| {first} | " + " | ".join(by_eraser.get(eraser, "") for eraser in ERASERS) + " |"
+def _header(first: str, erasers: Sequence[str]) -> Iterator[str]:
+    yield _line(first, [*map(display_name, erasers), "seeds"])
+    yield _rule(len(erasers) + 1)
+
+
+def _row(first: str, by_eraser: Mapping[str, Sequence[float]], erasers: Sequence[str]) -> str:
+    cells = [f"{Spread.of(by_eraser[eraser]):.2f}" if eraser in by_eraser else "" for eraser in erasers]
+    seeds = seed_counts(len(by_eraser[eraser]) for eraser in erasers if eraser in by_eraser)
+    return _line(first, [*cells, seeds])
+
+
+def _paper_row(first: str, model: str, erasers: Sequence[str]) -> str:
+    entries = ENTRIES[model]
+    cells = ["{:.2f} ± {:.2f}".format(*entries[eraser]) if eraser in entries else "" for eraser in erasers]
+    return _line(first, [*cells, str(_SEEDS)])
+
+
+def _line(first: str, cells: Iterable[str]) -> str:
+    return f"| {first} | " + " | ".join(cells) + " |"
+
+
+def _rule(columns: int) -> str:
+    return "| --- " * (columns + 1) + "|"
+
+
+_BARS = {"the paper": "#4d4d4d", "ours": "#56B4E9", "best match": "#E69F00"}
 
 
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
-    """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
+    """Draw the first table: a panel for each network that was run, a labelled bar for each cell."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
-    recipes: list[str] = [
-        recipe for recipe in _COMPARED if recipe == PAPER or any(cell.recipe == recipe for cell in cells)
-    ]
-    markers: dict[str, str] = dict(zip(_COMPARED, "so^vD", strict=True))
-    colours = eraser_colours(ERASERS)
-    with figure_at(path, 11, 4.2) as figure:
-        axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
-        for ax, model in zip(axes, models, strict=True):
-            for index, recipe in enumerate(recipes):
-                row = seeds_of(cells, recipe, model)
-                if "control" not in row:
-                    continue
-                control = Spread.of(row["control"]).mean
-                for i, eraser in enumerate(ERASERS[1:]):
-                    at = i + (index - (len(recipes) - 1) / 2) * 0.17
-                    ax.plot([at] * len(row.get(eraser, ())), [value - control for value in row.get(eraser, ())],
-                            markers[recipe], color=colours[eraser], markersize=7,
-                            markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
-            ax.axhline(0, color="#4d4d4d", linewidth=1)
-            ax.set(title=display_name(model), xticks=range(len(ERASERS) - 1), xlim=(-0.6, len(ERASERS) - 1.4))
-            ax.set_xticklabels([display_name(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
-        axes[0].set_ylabel("difference to the control\n(unit of Table 16)")
-        for recipe in recipes:
-            axes[0].plot([], [], markers[recipe], color="#4d4d4d", label=recipe,
-                         markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
-        axes[0].legend(loc="upper left", fontsize=9)
+    with figure_at(path, 6 * len(models), 6.4) as figure:
+        for ax, model in zip(figure.subplots(1, len(models), squeeze=False)[0], models, strict=True):
+            y, ticks = 0.0, {}
+            recipes = {"the paper": PAPER, "ours": OURS, "best match": _BEST.get(model, "")}
+            rows = {name: seeds_of(cells, recipe, model) for name, recipe in recipes.items()}
+            for eraser in ERASERS:
+                top = y
+                for name, row in rows.items():
+                    if eraser in row:
+                        mean, count = Spread.of(row[eraser]).mean, _SEEDS if name == "the paper" else len(row[eraser])
+                        ax.barh(y, mean, color=_BARS[name], height=0.9)
+                        ax.text(mean + 0.1, y, f"{name}: {mean:.2f} ({seeds_text(count)})", va="center", fontsize=8)
+                        y += 1
+                if y > top:
+                    ticks[display_name(eraser).replace(" ", "\n")] = (top + y - 1) / 2
+                    y += 0.7
+            ax.grid(visible=False)
+            ax.set(title=display_name(model), xlabel="unit of Table 16", xlim=(0, 17))
+            ax.set_yticks([*ticks.values()], [*ticks])
+            ax.tick_params(axis="y", length=0)
+            ax.invert_yaxis()
 
 
 def show(options: argparse.Namespace) -> int:
     cells = table_16(results_in(options.runs))
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    tables = (table_lines(cells), other_lines(cells), distance_lines(cells), epoch_lines(options.runs))
-    print("\n\n".join("\n".join(lines) for lines in tables))
+    tables = (table_lines, change_lines, other_lines, distance_lines)
+    lines_of_tables = [*(table(cells) for table in tables), epoch_lines(options.runs)]
+    print("\n\n".join("\n".join(lines) for lines in lines_of_tables))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0

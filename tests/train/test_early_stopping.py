@@ -78,7 +78,7 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
 def test_presets_wait_for_longer_than_plateaus_were_seen_to_last(
     preset: str, seen_steps: int, epoch_steps: int
 ) -> None:
-    """docs/study_details.md; `paper` on the digits: 108 epochs of 22 steps, waited for 220."""
+    """`paper` on the digits: 108 epochs of 22 steps, waited for 220."""
     settings = dataclasses.replace(TrainSettings(**keys("train", preset)), max_epochs=10**6)
     curve = MemberCurve(0, CHANCE_BITS)
     for epoch in range(seen_steps // epoch_steps + 1):
