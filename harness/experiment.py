@@ -77,7 +77,7 @@ Compute = Callable[[Any, Run, Logger], Computed]
 
 
 def _nothing() -> tuple[Load, Compute]:
-    raise NotImplementedError("only `execution` of a command makes experiments that can be carried out")
+    raise NotImplementedError("only `experiment` of a command makes one that can be carried out")
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Codelength:
         sizes: numbers of examples after which a predictor is trained; the last is all of them.
         num_classes: k.
         total_bits: codelength of all labels, by seed.
+        labels: y as positions of the sorted classes, [N].
         label_bits: cost of each label, at its place in y, [S, N].
         label_entropy_bits: entropy of the labels' shares: what each costs without x, once the shares are known.
         curve: a row per size and seed: `n`, `seed` and `loss_bits`, on the labels up to the next size. With test
@@ -75,6 +76,7 @@ class Codelength:
     sizes: Sequence[int]
     num_classes: int
     total_bits: Sequence[float]
+    labels: NDArray[np.int64]
     label_bits: Array
     label_entropy_bits: float
     curve: pd.DataFrame
@@ -99,24 +101,36 @@ class Codelength:
             f"{Spread.of(self.bits_per_label):.3f} bits per label (uniform {self.uniform_bits:.3f}, label entropy "
             f"{self.label_entropy_bits:.3f}, compression {self.compression:.2f}), {seeds_text(len(self.seeds))}"
         )
-        untrained = self.curve[self.curve["n"] < self.sizes[-1]].get("untrained")
-        if untrained is not None and untrained.any():
-            text += f"; in {untrained.sum()} of {len(untrained)} trainings the untrained network was scored"
-        return text
+        untrained, trainings = self.untrained
+        return (
+            f"{text}; in {untrained} of {trainings} trainings the untrained network was scored" if untrained else text
+        )
+
+    @property
+    def untrained(self) -> tuple[int, int]:
+        """How many of the trainings that code labels kept their initial weights, and how many trainings there are."""
+        coding = self.curve[self.curve["n"] < self.sizes[-1]]
+        return int(coding["untrained"].sum()) if "untrained" in coding else 0, len(coding)
 
     def __sub__(self, other: "Codelength") -> "CodelengthDifference":
         """Return the difference in bits per label, paired by seed.
 
         Raises:
-            ValueError: other seeds, or another number of labels.
+            ValueError: other seeds, training sizes or labels.
         """
         if not isinstance(other, Codelength):
             return NotImplemented
         for name, mine, theirs in (("seeds", [*self.seeds], [*other.seeds]),
-                                   ("labels", self.sizes[-1], other.sizes[-1])):  # fmt: skip
+                                   ("sizes", [*self.sizes], [*other.sizes])):  # fmt: skip
             if mine != theirs:
                 raise ValueError(f"codelengths of {name} {mine} and {theirs}: only equal ones can be compared in pairs")
-        return CodelengthDifference(paired_difference(self.bits_per_label, other.bits_per_label))
+        if (different := self.labels != other.labels).any():
+            raise ValueError(
+                f"codelengths of different labels, first at place {int(different.argmax())}: pass the same examples in "
+                "the same order to compare them in pairs"
+            )
+        difference = paired_difference(self.bits_per_label, other.bits_per_label)
+        return CodelengthDifference(difference, (self.untrained, other.untrained))
 
     def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
         """Draw the loss on the next labels over training examples: mean, and band of one standard deviation over seeds.
@@ -144,9 +158,11 @@ class CodelengthDifference:
 
     Attributes:
         difference: mean over seeds, standard error, two-sided p of Student's t; error and p are missing for one seed.
+        untrained: `Codelength.untrained` of both.
     """
 
     difference: Difference
+    untrained: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
     @property
     def mean(self) -> float:
@@ -161,12 +177,13 @@ class CodelengthDifference:
         return self.difference.p_value
 
     def __str__(self) -> str:
+        (mine, trainings), (theirs, _) = self.untrained
+        remark = f"; the untrained network was scored in {mine} and {theirs} of {trainings} trainings"
+        remark = remark if mine or theirs else ""
         if self.standard_error is None:
-            return f"{signed(self.mean)} bits per label, one seed"
-        return (
-            f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label, paired by {self.difference.seeds} seeds "
-            f"(p = {self.p_value:.2g})"
-        )
+            return f"{signed(self.mean)} bits per label, one seed{remark}"
+        about = f"standard error over {self.difference.seeds} paired seeds, p = {self.p_value:.2g}"
+        return f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label ({about}){remark}"
 
 
 def codelength(
@@ -253,7 +270,8 @@ def codelength(
                     curve = _curve_of(seeds, [part.point for part in coded.parts])
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
-    return Codelength(name, [*seeds], sizes, k, total_bits, bits.double().numpy(), label_entropy_bits(z), curve)
+    entropy, costs = label_entropy_bits(z), bits.double().numpy()
+    return Codelength(name, [*seeds], sizes, k, total_bits, z.numpy(), costs, entropy, curve)
 
 
 def _sizes(

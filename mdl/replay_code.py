@@ -191,7 +191,7 @@ class ReplayTrainer(Trainer):
             size = read.numel() // steps
             positions = order[read.flatten()[: steps * size].view(steps, size)]
             views, depth = (generator(seed, "replay", purpose, self.round) for purpose in ("views", "depth"))
-            members.append(drawn(positions, self.train.num_views, self.ensemble.drop_rates, views, depth))
+            members.append(drawn(positions, self.examples.num_views, self.ensemble.drop_rates, views, depth))
         return stacked(members, self._orders.device)
 
     def end_round(self) -> None:
@@ -205,7 +205,7 @@ class ReplayTrainer(Trainer):
     def _code(self, end: int) -> None:
         """Pay for the labels up to number `end` with what has been learnt of those before."""
         index = self._orders[:, self.known : end]
-        scored = self.ensemble.score(self.optimizer.averaged(), self.train, index, nats=self.mixture.coded)
+        scored = self.ensemble.score(self.optimizer.averaged(), self.examples, index, nats=self.mixture.coded)
         self._require_finite(scored.bits, end)
         self.bits[:, self.known : end] = scored.example_bits
         self.known = end
@@ -214,7 +214,7 @@ class ReplayTrainer(Trainer):
         """Note how the averaged weights, calibrated as they are now, stand at size number i."""
         weights, known = self.optimizer.averaged(), self._orders[:, : self.known]
         test = self.ensemble.score(weights, self.test, nats=self.mixture.nats)
-        train = self.ensemble.score(weights, self.train, known, nats=self.mixture.nats)
+        train = self.ensemble.score(weights, self.examples, known, nats=self.mixture.nats)
         self.scores[:, :, i] = torch.stack([test.bits, test.accuracy, train.bits])
         self.test_bits.copy_(test.example_bits)
 

@@ -41,7 +41,7 @@ def test_the_snippet_of_the_readme_prints_what_it_says(capsys: pytest.CaptureFix
     exec(snippet.replace('settings="quick"', 'settings="quick", seeds=1'), {})
     before, difference = capsys.readouterr().out.splitlines()
     assert re.match(r"0\.\d{3} bits per label \(uniform 3.322, label entropy 3.321, compression \d", before)
-    assert re.fullmatch(r"\+1\.\d{3} bits per label, one seed", difference)
+    assert re.match(r"\+1\.\d{3} bits per label, one seed", difference)
 
 
 def test_runs_that_are_kept_say_nothing_of_the_machine() -> None:

@@ -74,7 +74,7 @@ class Checkpoints:
                 log.info("continuing at %s", computation)
             elif state is not None:
                 log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
-            computation.before_step = self.before_step(name, computation.state, interruption)
+            computation.before_step = self.saver(name, computation.state, interruption)
             unfinished = not computation.finished
             yield
             if keep and unfinished:
@@ -122,7 +122,7 @@ class Checkpoints:
         for path in self.directory.glob(f"*checkpoint-{prefix}*"):
             remove(path)
 
-    def before_step(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
+    def saver(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
         """Return a function to call before every training step: it saves when due, or when a signal has arrived."""
 
         def check() -> None:

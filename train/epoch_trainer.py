@@ -119,7 +119,7 @@ class EpochTrainer(Trainer):
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
         super().__init__(ensemble, seeds, initial, train, settings)
         self.subsets, self.held_out = subsets, held_out
-        self.validation = data["validation"] if held_out is None else train
+        self.stopping = data["validation"] if held_out is None else train
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         self.best, self.last = (
             {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
@@ -168,7 +168,7 @@ class EpochTrainer(Trainer):
         """
         averaged = self.optimizer.averaged()
         held_out = None if self.held_out is None else self.held_out[self.active]
-        validation_bits = self.ensemble.score(averaged, self.validation, held_out).bits.tolist()
+        validation_bits = self.ensemble.score(averaged, self.stopping, held_out).bits.tolist()
         improved, stopped, going = [], [], []
         for position, (member, train_bits) in enumerate(zip(self.active, self._train_bits(), strict=True)):
             curve, loss = self.curves[member], validation_bits[position]

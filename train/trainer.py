@@ -34,13 +34,13 @@ class Trainer(ABC):
         ensemble: the architecture.
         seeds: one per member.
         initial: weights of the S members.
-        train: the examples to learn.
+        examples: what the members learn.
         settings: of the optimizer, and batch size.
         average_power: of `ScheduleFree`.
 
     Attributes:
         active: members that are still training, as positions in `seeds`.
-        round: number of finished rounds.
+        round: number of finished rounds: epochs, or batches of the replay code.
         step: number of steps taken in the present round.
         before_step: called before every step. `Checkpoints.continued` sets it to a function that saves the state when
             due, and that may raise.
@@ -51,13 +51,13 @@ class Trainer(ABC):
         ensemble: Ensemble,
         seeds: Sequence[int],
         initial: Weights,
-        train: DeviceImages,
+        examples: DeviceImages,
         settings: TrainSettings,
         *,
         average_power: float = 0.0,
     ) -> None:
         keep_freed_memory()
-        self.ensemble, self.seeds, self.train, self.settings = ensemble, seeds, train, settings
+        self.ensemble, self.seeds, self.examples, self.settings = ensemble, seeds, examples, settings
         self.optimizer = ScheduleFree(
             initial,
             ensemble.model.learning_rates(),
@@ -103,11 +103,13 @@ class Trainer(ABC):
     def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
         index = draws.positions
-        batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
+        batch_bytes = index[0].numel() * math.prod(self.examples.image_shape) * self.examples.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
         for start in range(self.step, len(index), together):
             steps = slice(start, start + together)
-            yield from zip(*self.train.augmented(index[steps], draws.views[steps]), draws.factors[steps], strict=True)
+            yield from zip(
+                *self.examples.augmented(index[steps], draws.views[steps]), draws.factors[steps], strict=True
+            )
 
     @abstractmethod
     def begin_round(self) -> Draws:
@@ -127,7 +129,7 @@ class Trainer(ABC):
         """Keep only the members at these positions among the active ones."""
         self.active = [self.active[position] for position in positions]
         if self.active:
-            self.optimizer.keep_members(torch.tensor(positions, device=self.train.labels.device))
+            self.optimizer.keep_members(torch.tensor(positions, device=self.examples.labels.device))
         self._gradients = self._graphed_gradients()  # the weights have moved, or no graph is needed any more
 
     def _graphed_gradients(self) -> GraphedFunction[tuple[Tensor, Sequence[Tensor]]]:

@@ -168,7 +168,17 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
     assert difference.mean > 0.2
     assert difference.standard_error is not None
     assert str(difference).startswith("+")
-    assert "paired by 3 seeds" in str(difference)
+    assert "standard error over 3 paired seeds" in str(difference)
+
+
+def test_a_difference_says_how_many_networks_were_not_trained() -> None:
+    noise = RNG.integers(0, 2, 240)
+    learnt, untrained = (codelength(x, noise, "mlp", **QUICK) for x in (noise[:, None] + 0.1 * X[:, :1], X))
+    (of_learnt, of_noise), trainings = (learnt.untrained[0], untrained.untrained[0]), 4
+    assert of_noise > of_learnt
+    assert untrained.untrained[1] == trainings
+    said = f"the untrained network was scored in {of_noise} and {of_learnt} of {trainings} trainings"
+    assert str(untrained - learnt).endswith(said)
 
 
 def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_code() -> None:
@@ -337,8 +347,10 @@ def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:
     two, three = (codelength(X, Y, LogisticRegression(), seeds=seeds, sizes=3) for seeds in (2, 3))
     with pytest.raises(ValueError, match="seeds"):
         _ = two - three
-    with pytest.raises(ValueError, match="labels 240 and 200"):
+    with pytest.raises(ValueError, match=r"sizes .*240\] and .*200\]: only equal ones"):
         _ = two - codelength(X[:200], Y[:200], LogisticRegression(), seeds=2, sizes=3)
+    with pytest.raises(ValueError, match="different labels, first at place [0-9]+: pass the same examples in the same"):
+        _ = two - codelength(X, Y[::-1], LogisticRegression(), seeds=2, sizes=3)
     one = codelength(X, Y, LogisticRegression(), seeds=1, sizes=3)
     assert str(one - one) == "0.000 bits per label, one seed"
 

@@ -86,7 +86,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
             return check
 
-        monkeypatch.setattr(Checkpoints, "before_step", check_after)
+        monkeypatch.setattr(Checkpoints, "saver", check_after)
 
     return arm
 
