@@ -2,7 +2,6 @@
 
 from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
-from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
@@ -25,7 +24,6 @@ from erasure.progress import on_progress
 __version__ = "0.3.0"
 
 __all__ = [
-    "AlfCubicEraser",
     "AlfQleaceEraser",
     "ClassMoments",
     "ConceptMoments",

@@ -8,7 +8,6 @@ import torch
 
 from erasure.concept_moments import named_concepts
 from erasure.eraser import Eraser, options_of
-from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
@@ -31,7 +30,6 @@ with needs("sklearn"):
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 _ERASERS: dict[str, type[Eraser]] = {
-    "alf_cubic": AlfCubicEraser,
     "alf_qleace": AlfQleaceEraser,
     "control": IdentityEraser,
     "gradient": GradientEraser,
@@ -61,8 +59,8 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     the examples they erase, such as QLEACE, are refused: `transform(X)` has none.
 
     Args:
-        eraser: "leace", "splince", "alf_qleace", "alf_cubic", "random", "random_edit", "control", or an `Eraser` class
-            that does not use labels.
+        eraser: "leace", "splince", "alf_qleace", "random", "random_edit", "control", or an `Eraser` class that does
+            not use labels.
         classes: True if every value of the concept is a class, as of floats that number classes; False if values are
             real numbers, as of ages stored as integers; None to go by their type.
         options: of the eraser, such as `num_directions`.

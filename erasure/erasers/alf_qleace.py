@@ -45,7 +45,7 @@ class AlfQleaceEraser(ProjectionEraser):
 
     @classmethod
     def require_options(cls, *, num_directions: int | None = None, target: float | None = 0.9, **_: Any) -> None:
-        require_limits(None, num_directions, target)
+        _require_limits(None, num_directions, target)
 
     @classmethod
     def from_moments(
@@ -65,7 +65,7 @@ class AlfQleaceEraser(ProjectionEraser):
         Raises:
             ValueError: neither limit given, or one out of range.
         """
-        require_limits(moments.dim, num_directions, target)
+        _require_limits(moments.dim, num_directions, target)
         moments.require_examples()
         leace = LeaceEraser.from_moments(moments)
         search = _Search(moments, leace)
@@ -83,7 +83,7 @@ class AlfQleaceEraser(ProjectionEraser):
         return cls(leace.mean, leace.num_classes, left, right, norms=tuple(norms), constant=constant)
 
 
-def require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:
+def _require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:
     """Raise ValueError unless a search for directions in `dim` dimensions, if they are known, knows when to stop."""
     if num_directions is None and target is None:
         raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")

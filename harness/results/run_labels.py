@@ -12,7 +12,7 @@ from harness.results.run_settings import flatten, whole
 NAMES = {  # of what is usually written otherwise than its file is called
     "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE",
     "qleace_truncated": "QLEACE, truncated", "lenet_published": "LeNet (published)", "alf_qleace": "ALF-QLEACE",
-    "alf_cubic": "ALF-cubic", "gradient_orders": "gradient, orders", "gradient_published": "gradient (published)",
+    "gradient_orders": "gradient, orders", "gradient_published": "gradient (published)",
     "random_edit": "random, equal edit",
     "mlp": "MLP", "wide_mlp": "wide MLP", "lenet": "LeNet", "cnn": "CNN", "convnextv2": "ConvNeXt V2",
     "swinv2": "Swin V2", "empirical_ntk": "empirical NTK", "resnet": "ResNet", "cifar10": "CIFAR-10",

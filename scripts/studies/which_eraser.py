@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from conf.command_process import exit_code
 from erasure import (
-    AlfCubicEraser,
     AlfQleaceEraser,
     Eraser,
     GradientEraser,
@@ -173,7 +172,7 @@ class Method:
     slow: bool = False
 
 
-def library(eraser_class: type[Eraser], sees: str = "", *, slow: bool = False, **options: Any) -> Method:
+def library(eraser_class: type[Eraser], sees: str = "", **options: Any) -> Method:
     """Return the method of an eraser of the library, fitted to the training part."""
 
     def apply(parts: Split, seed: int) -> list[Tensor]:
@@ -181,7 +180,7 @@ def library(eraser_class: type[Eraser], sees: str = "", *, slow: bool = False, *
         eraser = eraser_class.fit(parts.train.x, parts.train.z, **options, **drawn)
         return [eraser(part.x, part.z if eraser.uses_labels else None) for part in _parts(parts)]
 
-    return Method(apply, sees, eraser_class.version, slow)
+    return Method(apply, sees, eraser_class.version)
 
 
 def gradient(parts: Split, seed: int) -> list[Tensor]:  # noqa: ARG001 nothing is drawn
@@ -230,7 +229,6 @@ METHODS: Mapping[str, Method] = {
     "LEACE, concept-erasure": Method(concept_erasure),
     "LEACE": library(LeaceEraser),
     "ALF-QLEACE": library(AlfQleaceEraser),
-    "ALF-cubic": library(AlfCubicEraser, slow=True),
     "oracle LEACE": library(OracleLeaceEraser, "†"),
     "quantile": library(QuantileEraser, "†"),
     "QLEACE": library(QleaceEraser, "†"),

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from erasure import (
-    AlfCubicEraser,
     AlfQleaceEraser,
     ClassMoments,
     ConceptMoments,
@@ -31,7 +30,6 @@ BYTES = (
 )
 X = BYTES.float() / 255
 OPTIONS: dict[type[Eraser], dict[str, Any]] = {
-    AlfCubicEraser: {"num_directions": 2},
     AlfQleaceEraser: {"num_directions": 2},
     RandomEraser: {"num_directions": 2},
 }

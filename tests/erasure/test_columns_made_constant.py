@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from erasure import (
-    AlfCubicEraser,
     AlfQleaceEraser,
     Eraser,
     LeaceEraser,
@@ -44,7 +43,6 @@ def seven_classes(columns: int) -> tuple[Tensor, Tensor]:
         (QleaceEraser, 4, {}, [4, 5]),
         (AlfQleaceEraser, 9, {"num_directions": 2, "target": None}, [9, 10]),
         (AlfQleaceEraser, 9, {"num_directions": 9, "target": None}, range(11)),
-        (AlfCubicEraser, 8, {"num_directions": 8, "target": None}, range(10)),
         (RandomEraser, 4, {"num_directions": 6}, range(5)),
     ],
 )

@@ -10,7 +10,6 @@ from torch import Tensor
 
 import erasure
 from erasure import (
-    AlfCubicEraser,
     AlfQleaceEraser,
     ClassMoments,
     Eraser,
@@ -39,7 +38,7 @@ ERASERS: dict[type[Eraser], dict] = {
     IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {}, SplinceEraser: {},
     TruncatedQleaceEraser: {}, QuantileEraser: {},
     AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
-    RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
+    RandomEditEraser: {"reference": "leace"},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
     PublishedGradientEraser: {"low": -99.0, "high": 99.0, "max_iterations": 5},
     GradientOrdersEraser: {

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from erasure import (
-    AlfCubicEraser,
     AlfQleaceEraser,
     ClassMoments,
     Eraser,
@@ -32,7 +31,6 @@ ERASERS: list[tuple[type[Eraser], dict]] = [
     (QleaceEraser, {"tolerance": 1e-4}),
     (AlfQleaceEraser, {}),
     (AlfQleaceEraser, {"num_directions": 2, "target": None}),
-    (AlfCubicEraser, {"num_directions": 1, "starts": 1}),
     (RandomEraser, {"num_directions": 2}),
     (RandomEditEraser, {"edit_size": 0.3}),
     (SplinceEraser, {}),
@@ -44,7 +42,6 @@ IDS = [
     "qleace",
     "alf_qleace",
     "alf_qleace_2",
-    "alf_cubic",
     "random",
     "random_edit",
     "splince",
@@ -91,9 +88,9 @@ class Case:
         return self.scale * x[order].view(-1, *self.shape), z[order]
 
     def suiting(self, eraser_class: type[Eraser]) -> "Case":
-        """Fewer classes for ALF erasers: they must have dimensions left that LEACE has not removed."""
+        """Fewer classes for ALF-QLEACE: it must have dimensions left that LEACE has not removed."""
         d = self.shape[0] * self.shape[1] * self.shape[2]
-        return replace(self, k=min(self.k, d // 2)) if eraser_class in (AlfQleaceEraser, AlfCubicEraser) else self
+        return replace(self, k=min(self.k, d // 2)) if eraser_class is AlfQleaceEraser else self
 
 
 cases = st.builds(

@@ -21,7 +21,7 @@ def test_every_dataset_has_every_eraser_on_as_many_splits() -> None:
         erasers = {eraser for eraser, _ in seeds}
         assert len(seeds) == len(erasers) * len({seed for _, seed in seeds})
         missing = {*which_eraser.METHODS} - erasers
-        assert missing == ({"ALF-cubic", "gradient"} if dataset == "CIFAR-10" else set())
+        assert missing == ({"gradient"} if dataset == "CIFAR-10" else set())
 
 
 def test_a_small_study_erases_probes_and_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
