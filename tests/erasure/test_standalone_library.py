@@ -70,7 +70,7 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
 def test_it_needs_nothing_else_of_the_project_and_no_extra(tmp_path: Path) -> None:
     assert "conf" in OTHERS
     shutil.copytree(ROOT / "erasure", tmp_path / "erasure")
-    python = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    python = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/library.md").read_text(), re.DOTALL)
     snippet = next(block for block in python if "LeaceEraser.from_moments" in block)
     messages = {
         f"erasure.{name}": f"{package} is not installed: pip install 'erasure-mdl[{extra}]'"
