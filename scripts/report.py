@@ -85,9 +85,13 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, each also as PDF")
     if team:
-        from scripts.wandb_workspace import workspace
+        from scripts.wandb_workspace import save_workspace
 
-        print(f"W&B:     {workspace(tables, team).save().url}")
+        try:
+            print(f"W&B:     {save_workspace(tables, team)}")
+        except ValueError as error:
+            print(one_line(str(error)), file=sys.stderr)
+            return 1
     return 0
 
 
