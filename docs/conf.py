@@ -1,6 +1,8 @@
 """The documentation site: `uv run --group docs sphinx-build -W docs build/site`."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,13 @@ sys.path.insert(0, str(ROOT))
 
 project = "erasure-mdl"
 copyright = "its authors, MIT licence"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",
+]
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
@@ -27,12 +35,45 @@ autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 
 
+def repository() -> str:
+    """Return the address of the repository: `DOCS_REPOSITORY`, or that of the remote `origin`; "" if there is none."""
+    if address := os.environ.get("DOCS_REPOSITORY"):
+        return address
+    command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    try:
+        address = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git
+        return ""
+    address = re.sub(r"^git@([^:]+):", r"https://\1/", address).removesuffix(".git")
+    return address if re.fullmatch(r"https://[\w.-]+/[\w./-]+", address) else ""  # no folder, and no password in it
+
+
+templates_path = ["_templates"]
+html_context = {"repository": repository()}
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/repository.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+
+
 def escaped(_app: object, _kind: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """Docstrings are plain text with `code` and formulas: markup by accident is escaped."""
+    """Docstrings are plain text with `code` and formulas: markup by accident is escaped, pages become links."""
     lines[:] = [
-        "".join(part if i % 2 else re.sub(r"([*|\\]|(?<=\w)_(?!\w))", r"\\\1", part) for i, part in enumerate(parts))
+        "".join(part if i % 2 else plain(part) for i, part in enumerate(parts))
         for parts in (re.split(r"(`[^`]*`)", line) for line in lines)
     ]
+
+
+def plain(text: str) -> str:
+    """Escape markup in text without code, and link pages of the documentation, as docs/orders.md, by their titles."""
+    text = re.sub(r"([*|\\]|(?<=\w)_(?!\w))", r"\\\1", text)
+    return re.sub(r"\bdocs/([\w/]+)\.md", r":doc:`/\1`", text)
 
 
 class CommandHelp(SphinxDirective):

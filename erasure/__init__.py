@@ -21,7 +21,7 @@ from erasure.moments import ClassMoments
 from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.progress import on_progress
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "AlfQleaceEraser",

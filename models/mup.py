@@ -2,7 +2,7 @@
 
 Which dimensions grow with width is seen by building the architecture at two widths on the meta device
 (nothing is allocated). Yang et al. 2021, "Tensor Programs V", table 8; the depth rule is equation 1 of
-Quirke & Belrose 2025, after Jelassi et al. 2023. docs/mup.md explains it and shows that it works.
+Quirke & Belrose 2025, after Jelassi et al. 2023. docs/training.md explains it and shows that it works.
 """
 
 import math

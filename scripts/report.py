@@ -78,16 +78,21 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         written = write_tables(tables, out)
         figures = draw_figures(sections, colours, out, problems.append, display)
         remarks = [*map(one_line, problems)]
-        page = write_page(tables, figures, out, roots, remarks)
+        headings = {str(one["table"].iat[0]): str(one["heading"].iat[0]) for one in comparisons}
+        page = write_page(tables, figures, out, roots, remarks, headings)
     print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
     print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, each also as PDF")
     if team:
-        from scripts.wandb_workspace import workspace
+        from scripts.wandb_workspace import save_workspace
 
-        print(f"W&B:     {workspace(tables, team).save().url}")
+        try:
+            print(f"W&B:     {save_workspace(tables, team)}")
+        except ValueError as error:
+            print(one_line(str(error)), file=sys.stderr)
+            return 1
     return 0
 
 
@@ -156,9 +161,17 @@ def draw_figures(
 
 
 def write_page(
-    tables: Sequence[Table], figures: Files, out: Path, roots: Sequence[Path], remarks: Sequence[str]
+    tables: Sequence[Table],
+    figures: Files,
+    out: Path,
+    roots: Sequence[Path],
+    remarks: Sequence[str],
+    headings: Mapping[str, str],
 ) -> Path:
-    """Write index.html: report_page.html with tables, figures, and remarks on the runs found below `roots`."""
+    """Write index.html: report_page.html with tables, figures, and remarks on the runs found below `roots`.
+
+    A table that has a heading, by its name, shows its title on demand.
+    """
     page = jinja2.Template(
         Path(__file__).with_name("report_page.html").read_text(encoding="utf-8"), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -167,6 +180,7 @@ def write_page(
         roots=[printable(str(root)) for root in roots],
         remarks=remarks,
         tables=tables,
+        headings=headings,
         figures=figures,
         common=common_notes(tables),
         common_heading=COMMON,

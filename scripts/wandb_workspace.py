@@ -1,7 +1,7 @@
 """The W&B workspace that `python -m scripts.report runs/ --wandb TEAM` saves, to compare the runs of a sweep.
 
 Codelength by eraser and architecture, learning and loss curves come from W&B. Differences to the control need two runs
-each: they are in the report's tables, which it shows as they are. Run it again when more runs have finished.
+each: they are in the report's tables, which it shows as they are. Each call saves a new workspace.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 import wandb_workspaces.reports.v2.interface as wr
 import wandb_workspaces.workspaces as ws
+from wandb.errors import UsageError
 from wandb_workspaces import expr
 
 from harness.logger import ignore_local_settings
@@ -31,6 +32,25 @@ PANELS = {  # by the titles of their sections: titles and metrics
     "Erasure": [("gap between class covariances", "certificate/train/covariance_gap")],
 }
 _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
+
+
+def save_workspace(tables: Sequence[Table], team: str) -> str:
+    """Save a workspace with a report's tables; return its address.
+
+    Raises:
+        ValueError: W&B does not take it: without a login, for instance, or without a network.
+    """
+    try:
+        return workspace(tables, team).save().url
+    except UsageError as error:  # there is no key
+        raise ValueError(
+            f"no W&B workspace for {team}: not logged in; run wandb login, or set WANDB_API_KEY"
+        ) from error
+    except Exception as error:  # its own, the server's and the network's alike
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"no W&B workspace for {team}: {reason[0]}; check TEAM, wandb login and the network"
+        ) from error
 
 
 def workspace(tables: Sequence[Table], team: str) -> ws.Workspace:

@@ -77,7 +77,7 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
 
 
 def test_the_page_on_the_learning_order_has_the_numbers_of_the_runs_that_are_kept() -> None:
-    page = (ROOT / "docs/learning_order.md").read_text()
+    page = (ROOT / "docs/orders.md").read_text()
     frame = load(ROOT / "docs/study_learning_order").counterparts
     assert frame["run_id"].nunique() == 18
     curves = {

@@ -1,4 +1,4 @@
-"""When networks learn what each counterpart shares with the images: table and figure (docs/learning_order.md)."""
+"""When networks learn what each counterpart shares with the images: table and figure (docs/orders.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

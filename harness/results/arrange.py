@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import pandas as pd
@@ -14,8 +15,8 @@ from harness.results.comparison import differences
 from harness.results.frames import run_frame
 from harness.results.learning_curve_measures import measures_of
 from harness.results.read import Note, StoredRun
-from harness.results.run_labels import ERASER_COLOURS, Label, eraser_colours, labels
-from harness.results.run_settings import comparable, setting, setting_text
+from harness.results.run_labels import ERASER_COLOURS, Label, display_name, eraser_colours, labels
+from harness.results.run_settings import comparable, setting, setting_text, whole
 from harness.results.table import Row, file_name
 from harness.statistics import Difference, holm
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 # keys of a setting that may differ within a table: rows say how
 CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
+_COMMANDS = {"mdl": "codelengths", "train": "training", "sample_info": "sample information"}
 COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control rows have
 
 
@@ -37,7 +39,8 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
 
     Returns:
         A frame for each table. Erasers come in the order of `label_order`, model by model. Columns:
-        `command`, `title`, `setting` of the table; `table`, its name for files, such as mdl-cifar10-train-quick;
+        `command`, `title`, `setting` of the table; `heading`, its title as people write it;
+        `table`, its name for files, such as mdl-cifar10-train-quick;
         `dataset`, `model`, `eraser` (`Label`);
         those of `Results.runs`, each a list with a value per seed, where no seed counts twice;
         `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
@@ -59,7 +62,7 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     groups: dict[Label, list[int]] = {}
     for i, label in enumerate(labels(parts, ("command", "dataset"))):
         groups.setdefault(label, []).append(i)
-    tables = []
+    tables, about_tables = [], []
     for label, group in sorted(groups.items(), key=lambda item: str(item[0])):
         of_group = [stored[i] for i in group]
         command, described = of_group[0].command, parts[group[0]]["dataset"]
@@ -69,6 +72,9 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
         about = {"command": command, "title": title, "table": file_name(str(name)), "dataset": dataset, "setting": text}
         tables.append(_rows(of_group, note).assign(**about))
+        place = described.get("path", described.get("root", ""))
+        about_tables.append((command, dataset, PurePath(str(place)).stem or dataset.name, settings[group[0]]))
+    tables = [one.assign(heading=heading) for one, heading in zip(tables, headings_of(about_tables), strict=True)]
     names = [table["table"].iat[0] for table in tables]
     counts = Counter(names)
     return [
@@ -200,7 +206,46 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
         size = known or sizes.get(str(run.config["dataset"]))
         folder = {"root": options.pop("root")} if "root" in options else {}
         described.append(options | ({"train_size": size} if size else {}) | folder)
+    paths = {PurePath(str(options["path"])) for options in described if "path" in options}
+    names = Counter(path.name for path in paths if path.suffix)
+    for options in described:  # a file without its folder, where that tells files apart
+        if names[name := PurePath(str(options.get("path", ""))).name] == 1:
+            options["path"] = name
     return described
+
+
+def headings_of(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
+    """Return a heading for each table as people write it: "CIFAR-10, quick".
+
+    Where two would be equal, the command and then the options in which the tables differ tell them apart.
+
+    Args:
+        tables: the command, the dataset, its name or that of the folder or file that holds it, and the setting of each.
+    """
+    names = [display_name(name).replace("_", " ") for _, _, name, _ in tables]
+    shown = [f"{name[:1].upper()}{name[1:]}" for name in names]
+    short = [", ".join(filter(None, [name, _presets(of)])) for name, (*_, of) in zip(shown, tables, strict=True)]
+    headings = [
+        heading if short.count(heading) == 1 else f"{heading}: {_COMMANDS.get(command, command)}"
+        for heading, (command, *_) in zip(short, tables, strict=True)
+    ]
+    options = [{**dict(dataset.options), **of} for _, dataset, _, of in tables]
+    told_apart = []
+    for heading, mine in zip(headings, options, strict=True):
+        alike = [theirs for other, theirs in zip(headings, options, strict=True) if other == heading]
+        unlike = {key: value for key, value in mine.items() if any(one.get(key) != value for one in alike)}
+        options_text = ", ".join(f"{key.rpartition('.')[2]}={whole(value)}" for key, value in unlike.items())
+        told_apart.append(f"{heading} ({options_text})" if options_text else heading)
+    return told_apart
+
+
+def _presets(setting: Options) -> str:
+    """Return the presets of training and code other than `default`: "quick", or "paper training, quick code"."""
+    train, mdl = (setting.get(group, "default") for group in ("train", "mdl"))
+    if train == mdl or "mdl" not in setting:
+        return "" if train == "default" else train
+    named = ((train, "training"), (mdl, "code"))
+    return ", ".join(f"{preset} {what}" for preset, what in named if preset != "default")
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Run all benchmarks that need a GPU in less than nine minutes, and write a page.
 
-    python -m scripts.benchmarks.all_on_gpu --page docs/gpu_benchmarks.md
+    python -m scripts.benchmarks.all_on_gpu --page runs/gpu.md
     python -m scripts.benchmarks.all_on_gpu --device cpu --small    # tries the command itself
 
 Parts: the tests that need a GPU; every eraser, on GPU and CPU; seeds of the four architectures at the paper's base

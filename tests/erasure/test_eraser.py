@@ -23,7 +23,7 @@ from erasure.store.cache import Cache
 
 @dataclass
 class Whole(Eraser):
-    """The eraser of docs/guide/extending.md."""
+    """The eraser of docs/tutorials/extending.md."""
 
     mean: Tensor
     num_classes: int

@@ -88,7 +88,7 @@ def test_swap_has_the_means_and_covariances_of_the_classes_that_it_moves_to() ->
 
 
 def test_swap_of_many_classes_misses_sample_moments_of_the_digits_which_order_2_has() -> None:
-    """Each class gets about four images of every other, which differ from that class: see docs/learning_order.md."""
+    """Each class gets about four images of every other, which differ from that class: see docs/orders.md."""
     digits = Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
     test = splits(digits, digits.load())["test"]
     x, z = test.images.double().flatten(1), test.labels

@@ -124,7 +124,7 @@ def test_few_examples_are_no_error_and_chance_says_how_little_they_tell(digits, 
 
 
 def test_pixels_that_hardly_ever_vary_tell_classes_on_other_images(digits_source) -> None:
-    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/leace_on_held_out_digits.md)."""
+    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/methods/leace.md)."""
     parts = splits(digits_source, digits_source.load())
     x, z = ({name: getattr(parts[name], kind) for name in ("train", "test")} for kind in ("images", "labels"))
     flat = {name: images.flatten(1).double() / 16 for name, images in x.items()}

@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
     "pretrained": False,
     "weights": None,
     "batch_norm": "frozen",
-    "size": 32,  # docs/failed_attempts.md: bfloat16 gradients of strided convolutions of single pixels are garbage
+    "size": 32,  # docs/limitations.md: bfloat16 gradients of strided convolutions of single pixels are garbage
 }
 SCALED: Mapping[str, Callable[..., MupClassifier]] = {
     "mlp-relu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="relu"),

@@ -226,7 +226,7 @@ def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     column = Column(hostile, lambda row: row[hostile], lambda row: {hostile: row[hostile]})
     table = Table.of("t", [column], [{hostile: hostile, "runs": [run]}], [hostile], title=hostile)
     figures = {"t": [(hostile, "a b.svg")]}
-    text = write_page([table, table], figures, tmp_path, [Path(hostile)], [hostile]).read_text()
+    text = write_page([table, table], figures, tmp_path, [Path(hostile)], [hostile], {"t": hostile}).read_text()
     assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
     assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")
     assert "1337" not in text

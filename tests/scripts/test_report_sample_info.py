@@ -70,7 +70,7 @@ def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_fi
     out, problems = report(runs)
     assert problems == []
     assert [*sections(out)] == [
-        "mdl: digits, train=paper, mdl=paper", "sample_info: Runs", "sample_info: How scores move between erasers",
+        "Digits, paper", "sample_info: Runs", "sample_info: How scores move between erasers",
         "sample_info: Subgroups of examples", "sample_info: Summaries",
     ]  # fmt: skip
     assert [row["runs"] for row in records(out, "runs")] == [control.id, leace.id]

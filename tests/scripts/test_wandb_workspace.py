@@ -51,3 +51,21 @@ def test_differences_to_control_are_in_the_table(sent: dict) -> None:
         float(leace[2].split()[0]) - float(control[2].split()[0]), abs=2e-3
     )
     assert by_run["ConvNeXt V2", "QLEACE"][4].startswith("from n = ")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("", "not logged in; run wandb login, or set WANDB_API_KEY"), ("short", "WANDB_API_KEY invalid")],
+)
+def test_without_a_login_the_report_is_whole_and_one_line_says_what_to_do(
+    tmp_path: Path, no_figures, monkeypatch: pytest.MonkeyPatch, capsys, key: str, message: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    write_run(tmp_path / "runs", "mdl", "digits", "control", "mlp")
+    assert main([str(tmp_path / "runs"), "--out", str(tmp_path / "report"), "--wandb", "me"]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if "W&B" in line]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert (tmp_path / "report/index.html").exists()

@@ -113,6 +113,37 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
+def test_headings_are_written_as_people_write_them() -> None:
+    def heading(**parts: dict) -> str:
+        return str(arrange([result(**parts)])[0]["heading"].iat[0])
+
+    quick = {"train": keys("train", "quick")}
+    assert heading(**quick) == "Digits, quick"
+    assert heading(train=keys("train", "default")) == "Digits"
+    assert heading(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default")) == "CIFAR-10, quick training"
+    assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
+
+
+def test_equal_headings_have_the_options_that_tell_them_apart() -> None:
+    grids = arrange([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)])
+    headings = sorted(str(grid["heading"].iat[0]) for grid in grids)
+    assert headings == ["Digits, quick: training (lr=0.25)", "Digits, quick: training (lr=0.5)"]
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
+    def arrays(path: str) -> Result:
+        return result(dataset={"name": "arrays", "path": path})
+
+    first, second = arrange([arrays("a/x.npz"), arrays("b/x.npz")])
+    assert sorted(str(each["title"].iat[0]) for each in (first, second)) == [
+        f"train: arrays (path={path}), train.lr=0.1" for path in ("a/x.npz", "b/x.npz")
+    ]
+    first, second = arrange([arrays("a/x.npz"), arrays("b/y.npz")])
+    assert {str(rows_of(each)[0]["dataset"]) for each in (first, second)} == {
+        "arrays (path=x.npz)", "arrays (path=y.npz)",
+    }  # fmt: skip
+
+
 def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_that_is() -> None:
     def folder(root: str) -> Result:
         return result(dataset={"name": "image_folder", "root": root, "size": 16})

@@ -1,7 +1,7 @@
 """Activations keep their scale over width under μP, and do not under the standard parametrisation.
 
 Tolerances: finite widths add terms of order 1/width, so exponents measured over a fourfold range of narrow
-networks are not 0 and 1 exactly. Measured on these seeds (docs/mup.md): |exponent| at most 0.1 under μP
+networks are not 0 and 1 exactly. Measured on these seeds (docs/training.md): |exponent| at most 0.1 under μP
 for layers whose width grows; the logits' exponent is 0.8 to 1.2 without.
 """
 

@@ -11,7 +11,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_page_shows_the_kept_results() -> None:
-    assert markdown(read(DOCS / "which_eraser.json")) in (DOCS / "which_eraser.md").read_text(encoding="utf-8")
+    printed = markdown(read(DOCS / "which_eraser.json")).split("### ")
+    _, *shown = (DOCS / "which_eraser.md").read_text(encoding="utf-8").split("### ")
+    assert len(shown) >= 2
+    assert {table.strip() for table in shown} <= {table.strip() for table in printed}
 
 
 def test_every_dataset_has_every_eraser_on_as_many_splits() -> None:
