@@ -85,7 +85,7 @@ _BARS = {
 def draw(rows: Rows, path: Path) -> None:
     """Draw the test losses of each network's largest training set at 32 × 32, a bar per eraser."""
     largest = {model: row for (model, size, _), row in rows.items() if size == 32}  # in order of size: the last stays
-    with figure_at(path, 7.5, 0.6 + 1.15 * len(largest)) as figure:
+    with figure_at(path, 5.2, 0.8 + 1.4 * len(largest)) as figure:
         ax = figure.subplots()
         ax.grid(visible=False)
         for i, row in enumerate(largest.values()):
@@ -96,7 +96,7 @@ def draw(rows: Rows, path: Path) -> None:
         ax.set_yticks([4 * i + 1 for i in range(len(largest))], [display_name(model) for model in largest])
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()
-        ax.set_xlim(0, 1.75)
+        ax.set_xlim(0, 2.2)
         ax.set_xlabel("test loss (bits per label)")
 
 
