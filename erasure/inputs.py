@@ -351,7 +351,9 @@ def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
     return leading
 
 
-def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> tuple[Tensor, Tensor | None]:
+def check_batch(
+    x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
+) -> tuple[Tensor, Tensor | None]:
     """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None.
 
     Args:
@@ -360,6 +362,8 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
             integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
+        in_range: check the labels' range, for which the host waits for their device; else `require_labels` is left to
+            the caller.
 
     Raises:
         ValueError: names the value, what is allowed and what to change.
@@ -368,7 +372,19 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
     x = as_tensor(x, "x", examples=True)
     leading = leading_shape(x, dim)
     rows = x.reshape(leading.numel(), dim)
-    return rows, None if z is None else _labels(as_tensor(z, "z"), leading, num_classes)
+    if z is None:
+        return rows, None
+    labels = _labels(as_tensor(z, "z"), leading, num_classes)
+    if in_range:
+        require_labels(labels, num_classes)
+    return rows, labels
+
+
+def require_labels(z: Tensor, num_classes: int) -> None:
+    """Raise ValueError for integer labels outside 0..k-1."""
+    if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < num_classes:
+        worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
+        raise ValueError(f"label {worst} is out of range: labels run from 0 to {num_classes - 1}")
 
 
 def per_example(z: Tensor, leading: torch.Size) -> bool:
@@ -409,7 +425,4 @@ def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
     if z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")
     z = z.long()
-    if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < num_classes:
-        worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
-        raise ValueError(f"label {worst} is out of range: labels run from 0 to {num_classes - 1}")
     return spread(z, leading)

@@ -8,13 +8,15 @@ import torch.distributed as dist
 from torch import Tensor
 
 from erasure.autocast import without_autocast
-from erasure.inputs import Array, check_batch, ordinary_tensors, require_range, whole_number
+from erasure.inputs import Array, check_batch, ordinary_tensors, require_labels, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.moment_files import require_sums
 from erasure.polar import gram
 
-_POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower, their memory is mapped anew
+_POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower on a CPU, their memory is mapped anew
+_POOLED_BYTES = 2**26  # at least as many rows on another device, which every block of rows makes wait
 _POOLED_BLOCK = 192  # columns; a tenth faster than `gram` by default at d = 768, whose digits stored runs depend on
+Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -49,8 +51,9 @@ class Accumulator:
         self._origins = torch.zeros(num_classes, dim, **float64)
         self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until a matrix product pays
+        self._waiting: Batches = []  # small batches, until a matrix product pays
         self._waiting_rows = 0
+        self._unchecked = False  # whether values and labels of those batches are still to be checked
 
     @property
     def device(self) -> torch.device:
@@ -95,7 +98,9 @@ class Accumulator:
         """Add a batch of examples and their labels.
 
         8-bit images are summed exactly, as integers, and faster: pass them unscaled and `rescale` afterwards. Small
-        batches of other types are collected until there are 4,096 examples.
+        batches of other types are collected until there are 4,096 examples. On a GPU their values are checked then, so
+        that not every batch waits for it: a wrong batch is refused, and left out, by the call that completes these
+        examples, or when moments are read.
 
         Args:
             x: [n, ...] with d values each, or [..., d]; any real dtype.
@@ -104,9 +109,12 @@ class Accumulator:
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
-        rows, labels = check_batch(x, z, self.dim, self.num_classes)
+        rows, labels = check_batch(x, z, self.dim, self.num_classes, in_range=False)
         if labels is None:
             raise ValueError("z is None: pass one label per example")
+        later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
+        if not later:
+            self._require_values(rows, labels)
         labels = labels.to(self._offsets.device)
         self.note_precision(rows.dtype)
         if rows.dtype == torch.uint8:
@@ -115,40 +123,76 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
+        return self.add_rows(rows.detach(), labels, checked=not later)
+
+    def _require_values(self, rows: Tensor, labels: Tensor) -> None:
+        require_labels(labels, self.num_classes)
         require_range(rows, "x", self.precision)
-        return self.add_rows(rows.detach(), labels)
 
     def note_precision(self, dtype: torch.dtype) -> None:
         """Take note that examples are of this dtype, for `epsilon`."""
         if dtype.is_floating_point:
             self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
-    def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
-        """Add checked examples [n, d] with labels [n]; small batches are copied and collected."""
-        if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
-            self._settle()
-        if len(rows) < _ROWS_AT_ONCE:
-            rows, labels = rows.clone(), labels.clone()
-        self._waiting.append((rows, labels))
-        self._waiting_rows += len(rows)
+    def add_rows(self, rows: Tensor, labels: Tensor, *, checked: bool = True) -> Self:
+        """Add examples [n, d] with labels [n]; small batches are copied and collected, and checked then if need be."""
+        try:
+            if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
+                self._settle()
+        finally:  # whatever is wrong with earlier batches
+            if len(rows) < _ROWS_AT_ONCE:
+                rows, labels = rows.clone(), labels.clone()
+            self._waiting.append((rows, labels))
+            self._waiting_rows += len(rows)
+            self._unchecked |= not checked
         if self._waiting_rows >= _ROWS_AT_ONCE:
             self._settle()
         return self
 
     @without_autocast
     def _settle(self) -> None:
-        """Add the collected batches to the sums."""
+        """Add the collected batches to the sums.
+
+        Raises:
+            ValueError: one of them was not checked, and has wrong values; the others are added.
+        """
         if not self._waiting:
             return
         x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
-        self._waiting, self._waiting_rows = [], 0
+        batches, error = [(x, z)], None
+        if self._unchecked:
+            batches, error = self._right((x, z), self._waiting)
+        self._waiting, self._waiting_rows, self._unchecked = [], 0, False
+        for x, z in batches:
+            self._add_rows(x, z)
+        if error is not None:
+            raise error
+
+    def _right(self, joined: tuple[Tensor, Tensor], batches: Batches) -> tuple[Batches, ValueError | None]:
+        """Return the batches that are right, joined if all are, and the error of the first that is wrong."""
+        try:
+            self._require_values(*joined)
+        except ValueError:
+            right, errors = [], []
+            for batch in batches:
+                try:
+                    self._require_values(*batch)
+                    right.append(batch)
+                except ValueError as error:
+                    errors.append(error)
+            return right, errors[0] if errors else None
+        return [joined], None
+
+    def _add_rows(self, x: Tensor, z: Tensor) -> None:
+        """Add examples to the sums, class by class or pooled."""
         if self.pooled:
-            for batch, labels in zip(x.split(_POOLED_ROWS), z.split(_POOLED_ROWS), strict=True):
+            at_once = max(_POOLED_ROWS, 0 if self.device.type == "cpu" else _POOLED_BYTES // (8 * self.dim))
+            for batch, labels in zip(x.split(at_once), z.split(at_once), strict=True):
                 self._add_pooled(batch.to(self._offsets.device), labels)
             return
-        for j in z.unique().tolist():
-            members = (z == j).nonzero().squeeze(1).to(x.device)
-            for rows in members.split(_ROWS_AT_ONCE):
+        of_classes = z.argsort(stable=True).to(x.device).split(z.bincount(minlength=self.num_classes).tolist())
+        for j, members in enumerate(of_classes):
+            for rows in members.split(_ROWS_AT_ONCE) if len(members) else ():
                 batch = x[rows].to(self._offsets)
                 origin = batch[0].clone()
                 mean = batch.sub_(origin).mean(0)
@@ -158,9 +202,13 @@ class Accumulator:
         """Add a batch of all classes with one matrix product."""
         class_counts = z.bincount(minlength=self.num_classes)
         counts = class_counts.tolist()
-        for j, count in enumerate(counts):
-            if count and not self._sizes[j]:
-                self._origins[j] = x[(z == j).nonzero()[0, 0]].to(self.precision)
+        if any(count and not size for count, size in zip(counts, self._sizes, strict=True)):
+            known = torch.tensor(self._sizes).to(z.device)[:, None] > 0
+            first = z.new_zeros(self.num_classes).scatter_reduce_(
+                0, z, torch.arange(len(z), device=z.device), "amin", include_self=False
+            )
+            seen = (class_counts > 0)[:, None]
+            self._origins.copy_(torch.where(seen & ~known, x[first].to(self.precision).double(), self._origins))
         origins = self._origins.to(self.precision)[z]
         x = torch.sub(x.to(self.precision), origins, out=origins)  # memory for one batch, not two
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)

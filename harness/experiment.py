@@ -327,8 +327,8 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
         )
     if isinstance(model, AnyModule):
         log.info(
-            "%s: seeds cannot be stacked, and one train.lr need not suit all widths (no μP): a subclass of "
-            "models.classifier.Classifier can have both",
+            "%s: seeds train one after another unless train.stack=all, and one train.lr need not suit all widths (no "
+            "μP): a subclass of models.classifier.Classifier can have stacked layers and μP",
             target.path,
         )
     return model.to(experiment.device)

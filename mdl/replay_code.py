@@ -98,7 +98,7 @@ def replay_code(
         training: settings of the optimizer, and batch size; nothing is stopped early.
         options: of the code.
         sizes: numbers of labels after which the members are scored, ascending, the last N.
-        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
+        stack: members that train together as one network; by default all, or one if the model has no stacked layers.
         checkpoints: where unfinished codes are saved; None for nowhere.
         on_progress: called with the share done, from 0 to 1, and the current task.
 

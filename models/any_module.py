@@ -19,7 +19,7 @@ _EXAMPLES = 3  # of the batch that tries a network out
 class AnyModule(Classifier):
     """A network of any module, initialised as the module initialises itself.
 
-    It trains one seed after another (no stacking) and at one learning rate for all weights (no μP).
+    It trains one seed after another, unless train.stack=all, and at one learning rate for all weights (no μP).
 
     Args:
         network: a class or function that makes a module, and is called again for each seed; or a module, which is

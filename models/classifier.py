@@ -39,9 +39,9 @@ class Classifier(nn.Module, Model):
     """Base class of networks; `models.any_module` makes one of any `torch.nn.Module`.
 
     Attributes:
-        stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through
-            `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
-            members, to logits [S, B, k]. Members never mix.
+        stackable: its layers also accept parameters with a leading member axis [S, ...], so that `forward` maps images
+            [S, B, C, H, W], or [B, C, H, W] shared by all members, to logits [S, B, k]. Members never mix. Members of
+            another network run together by `torch.func.vmap` where that is asked for (`train.ensemble`).
         mixes_examples: an example's logits depend on the other examples of its batch.
     """
 

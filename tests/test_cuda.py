@@ -1,5 +1,6 @@
 """Tests that need a GPU: erasers and models agree with the CPU, bfloat16 trains, and CUDA graphs change no number."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,7 +14,11 @@ from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.erasure.test_devices_and_synchronization import ERASERS, examples
 from tests.models.every_model import EVERY, SMALL
+from tests.train.test_training import images
 from train.cuda_graph import GraphedFunction
+from train.ensemble import Ensemble
+from train.epoch_trainer import fit_members
+from train.settings import TrainSettings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -101,3 +106,22 @@ def test_training_with_cuda_graphs_computes_the_same_numbers(
     with_graphs, without = (torch.tensor([point["ce_test_bits"] for point in result["curve"]]) for result in results)
     assert float(without.min()) < 2.5
     torch.testing.assert_close(with_graphs, without, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["timm", "convnextv2", "swinv2"])
+def test_members_run_by_vmap_are_captured_and_train_as_each_does_alone(
+    name: str, settings: TrainSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = dataclasses.replace(settings, batch_size=16, max_epochs=3, min_epoch_steps=4, warmup_steps=0)
+    device = torch.device("cuda")
+    data = {"train": images(0, device, side=8), "validation": images(1, device, side=8)}
+    subsets = torch.stack([torch.arange(seed, 32 + seed) for seed in range(2)]).to(device)
+    ensemble = Ensemble(EVERY[name](SMALL).to(device))
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        together, alone = (
+            fit_members(ensemble, data, [3, 4], subsets, settings, stack=stack).curves for stack in (2, 1)
+        )
+    assert "without a CUDA graph" not in caplog.text
+    for a, b in zip(together, alone, strict=True):
+        assert a.validation_loss_bits == pytest.approx(b.validation_loss_bits, rel=1e-2)
+    assert together[0].validation_loss_bits[-1] != pytest.approx(together[1].validation_loss_bits[-1])

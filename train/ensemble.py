@@ -1,7 +1,7 @@
 """S models of one shape as one: parameters stacked along a leading member axis."""
 
-import contextlib
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,7 +34,9 @@ class Scores(NamedTuple):
 class Ensemble:
     """S members of one architecture, applied to their own batches, or to one that they share.
 
-    A stackable architecture runs all members in one call; another takes one member at a time (S = 1).
+    A stackable architecture has layers that take a stack of parameters; `torch.func.vmap` runs the members of any
+    other one together (under autocast on a CPU, its convolutions stay float32). A single member runs as the plain
+    network that it is.
 
     Args:
         model: the architecture; its own parameters are only used to draw initial ones.
@@ -66,15 +68,24 @@ class Ensemble:
             for name, parameters in zip(self.names, zip(*members, strict=True), strict=True)
         }
 
-    def logits(self, weights: Weights, x: Tensor) -> Tensor:
-        """Compute logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members."""
-        alone = len(weights[self.names[0]]) == 1  # plain layers are faster than a stack of one
-        if alone:
+    def logits(self, weights: Weights, x: Tensor, factors: Tensor | None = None) -> Tensor:
+        """Compute logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members.
+
+        Args:
+            weights: of the S members.
+            x: the images.
+            factors: of the model's layers of stochastic depth, [S, layers, B]; None: nothing is dropped.
+        """
+        if len(weights[self.names[0]]) == 1:  # plain layers are faster than a stack of one
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
             x = x if x.ndim == 4 else x.squeeze(0)
-        with self._with_weights(weights):
-            logits = self.model(x).float()
-        return logits[None] if alone else logits
+            return self._apply(weights, x, None if factors is None else factors.squeeze(0))[None]
+        if self.model.stackable and not self._stochastic_depth:
+            return self._apply(weights, x, None)
+        axes = (0, None if x.ndim == 4 else 0, None if factors is None else 0)
+        with warnings.catch_warnings():  # vmap loops over the members in the few operations that it cannot batch
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            return torch.func.vmap(self._apply, axes)(weights, x, factors)
 
     def autocast(self, device: torch.device) -> torch.autocast:
         """Run the forward pass in the precision of training."""
@@ -94,8 +105,8 @@ class Ensemble:
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
         """
-        with self.autocast(x.device), self._with_stochastic_depth(factors):
-            logits = self.logits(weights, x)
+        with self.autocast(x.device):
+            logits = self.logits(weights, x, factors)
         with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
             target = z.unsqueeze(-2)
             log_probabilities = logits.mT.log_softmax(-2)  # [S, k, B]: vectorises over examples, k being small
@@ -148,28 +159,18 @@ class Ensemble:
                 x, z = images.plain(part)
                 yield self.logits(weights, x), z.expand(members, -1)
 
-    @contextlib.contextmanager
-    def _with_weights(self, weights: Weights) -> Iterator[None]:
-        """Let the model compute with these weights in the block, as `functional_call` does at ten times the cost."""
+    def _apply(self, weights: Weights, x: Tensor, factors: Tensor | None) -> Tensor:
+        """Compute logits with these weights and factors, as `functional_call` does at ten times the cost."""
         parameters = [module._parameters[name] for module, name in self._owners]
         for (module, name), key in zip(self._owners, self.names, strict=True):
             module._parameters[name] = weights[key]  # pyright: ignore[reportArgumentType]
+        if factors is not None:
+            for i, layer in enumerate(self._stochastic_depth):
+                layer.factors = factors[i]
         try:
-            yield
+            return self.model(x).float()
         finally:
             for (module, name), parameter in zip(self._owners, parameters, strict=True):
                 module._parameters[name] = parameter
-
-    @contextlib.contextmanager
-    def _with_stochastic_depth(self, factors: Tensor | None) -> Iterator[None]:
-        """Turn stochastic depth on in the block; such models have one member per stack."""
-        if factors is None or not self._stochastic_depth:
-            yield
-            return
-        for layer, of_layer in zip(self._stochastic_depth, factors.squeeze(0), strict=True):
-            layer.factors = of_layer
-        try:
-            yield
-        finally:
             for layer in self._stochastic_depth:
                 layer.factors = None

@@ -55,7 +55,7 @@ def fit_members(
         held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
             stopping uses the validation split.
         counterparts: samples whose losses are followed along the training, by name (`train.matched_sample_losses`).
-        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
+        stack: members that train together as one network; by default all, or one if the model has no stacked layers.
         checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
 
     Raises:

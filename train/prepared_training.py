@@ -67,7 +67,7 @@ class PreparedTraining(PreparedData, Generic[C_co]):
         """The number of seeds that train at once.
 
         Raises:
-            ValueError: train.stack=all with an architecture that cannot be stacked.
+            ValueError: train.stack=all with a network that `torch.func.vmap` cannot run.
         """
         stacking = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
         if len(self.seeds) > 1:

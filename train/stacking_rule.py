@@ -54,21 +54,40 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
         settings: `stack` decides, unless it is "auto".
 
     Raises:
-        ValueError: train.stack=all with an architecture that cannot be stacked.
+        ValueError: train.stack=all with a network that `torch.func.vmap` cannot run.
     """
     name, stackable = type(ensemble.model).__name__, ensemble.model.stackable
-    if settings.stack == "all" and not stackable:
-        raise ValueError(f"train.stack=all: {name} cannot be stacked; choose auto or one")
+    if settings.stack == "all" and members > 1 and not stackable:
+        _try_out(ensemble, train)
     if settings.stack != "auto":
         return Stacking(members if settings.stack == "all" else 1, f"train.stack={settings.stack}")
     if members == 1 or not stackable:
-        return Stacking(1, "one seed" if members == 1 else f"{name} cannot be stacked")
+        return Stacking(1, "one seed" if members == 1 else f"{name} has no stacked layers; train.stack=all uses vmap")
     if (device := train.labels.device.type) != "cpu":
         return Stacking(members, f"launches cost most on {device}")
     count = multiply_adds(ensemble.model, train.image_shape)
     limit = "at most" if count <= LARGEST_STACKED else "more than"
     why = f"an example takes {count:,} multiply-adds, {limit} {LARGEST_STACKED:,}"
     return Stacking(members if count <= LARGEST_STACKED else 1, why)
+
+
+def _try_out(ensemble: Ensemble, train: DeviceImages) -> None:
+    """Take the gradients of two members on two examples.
+
+    Raises:
+        ValueError: `torch.func.vmap` cannot run the network.
+    """
+    model, index = ensemble.model, torch.zeros(2, 2, dtype=torch.int64, device=train.labels.device)
+    weights = {name: torch.stack([p.detach()] * 2).requires_grad_() for name, p in model.named_parameters()}
+    factors = torch.ones(2, len(ensemble.drop_rates), 2, device=index.device)
+    try:
+        ensemble.gradients(weights, *train.plain(index), factors)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise ValueError(
+            f"train.stack=all: {type(model).__name__} cannot be stacked by torch.func.vmap ({reason}): "
+            "choose auto or one"
+        ) from error
 
 
 def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, settings: TrainSettings) -> float:

@@ -4,9 +4,9 @@
     python -m scripts.benchmarks.all_on_gpu --device cpu --small    # tries the command itself
 
 Parts: the tests that need a GPU; every eraser, on GPU and CPU; seeds of the four architectures at the paper's base
-size, five at once or two in turn; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of
-the digits). Each part is one process and writes a file: the command stops before its minutes are over, and the next
-call continues with the missing parts.
+size, in one network and one after another; sample information of 1,000 examples; a whole cell of Table 16 (without
+--images: of the digits). Each part is one process and writes a file: the command stops before its minutes are over, and
+the next call continues with the missing parts.
 """
 
 import argparse
@@ -46,6 +46,8 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
         commands[f"erasers of {dim} values"] = [*erasers, *sized, str(dim), "--device", device]
     for model, of_model in [("mlp", few)] if small else _TRAINED.items():
         commands[f"training, {model}"] = [*train, *of_model, "--model", model, "--device", device]
+    together = ["--networks", *(["linear"] if small else ["resnet", "convnextv2", "swinv2"])]
+    commands["five seeds in one network"] = ["scripts.benchmarks.stacking", *together, "--device", device]
     commands["sample information"] = [*retrain, "--device", device]
     commands["a cell of Table 16" if images else "the digits with train=paper"] = cell
     for dim in (48,) if small else (768, 3072):  # what takes longest comes last

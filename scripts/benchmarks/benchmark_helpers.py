@@ -36,7 +36,8 @@ class Row:
         what: the work.
         who: the implementation.
         cost: None if it was not run.
-        floor_seconds: time of the FLOPs that the result needs at the rate of a plain product.
+        floor_seconds: time of the FLOPs that the result needs at the rate of a plain product, or of the memory
+            traffic that it needs where that takes longer.
         note: estimate, reason for leaving out, or accuracy.
     """
 
@@ -97,13 +98,24 @@ def timed(
 def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
     """Return FLOP/s of a square product of this size, the unit of all floors."""
     a = torch.randn(size, size, dtype=torch.float32, device=device).to(dtype)
-    return 2 * size**3 / timed(lambda: a @ a, device)[1].seconds
+    return 2 * size**3 / _seconds(lambda: a @ a, device)
+
+
+def product_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Return FLOP/s of a product that is large enough for the device: a GPU's rate grows up to some thousand rows."""
+    return matmul_rate(8192 if device.type == "cuda" else 1024, dtype, device)
 
 
 def memory_rate(device: torch.device) -> float:
     """Return bytes/s of a sum over 256 MiB."""
     ones = torch.ones(2**25, dtype=torch.float64, device=device)
-    return 8 * len(ones) / timed(ones.sum, device)[1].seconds
+    return 8 * len(ones) / _seconds(ones.sum, device)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Time one call: on a GPU one of ten in a row, as a launch and a wait take longer than a small product."""
+    calls = 10 if device.type == "cuda" else 1
+    return timed(lambda: [work() for _ in range(calls)], device)[1].seconds / calls
 
 
 def machine(device: torch.device) -> str:

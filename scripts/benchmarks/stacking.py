@@ -1,8 +1,10 @@
 """Milliseconds of a step of several seeds in one network and one after another, for every architecture.
 
     OMP_NUM_THREADS=1 uv run python -m scripts.benchmarks.stacking --seeds 5
+    uv run python -m scripts.benchmarks.stacking --device cuda --networks resnet convnextv2 swinv2
 
-The measurement behind the rule of train.stacking_rule, whose choice is printed beside it.
+The measurement behind the rule of train.stacking_rule, whose choice is printed beside it. Networks without stacked
+layers run together by torch.func.vmap. A GPU computes in bfloat16, and from a CUDA graph, as in training.
 
     uv run python -m scripts.benchmarks.stacking --threads 2             # idle cores
     uv run python -m scripts.benchmarks.stacking --threads 2 --busy 2    # two endless loops beside it
@@ -31,6 +33,7 @@ from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
+from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.malloc import keep_freed_memory
@@ -65,15 +68,20 @@ class Case:
     settings: TrainSettings
 
     def step(self, members: int) -> Callable[[], None]:
-        """Return a function that takes one optimiser step of `members` stacked members on the batch, and waits."""
+        """Return a function that takes one optimiser step of `members` stacked members on the batch, and waits.
+
+        On a GPU it replays a CUDA graph from the fourth call on.
+        """
         ensemble, device = self.ensemble, self.images.labels.device
         batch = torch.arange(len(self.images), device=device).expand(members, -1)
+        factors = torch.ones(members, len(ensemble.drop_rates), len(self.images), device=device)
         initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
         optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=self.settings.lr)
         x, z = self.images.plain(batch)
+        gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
 
         def step() -> None:
-            optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
+            optimizer.step(gradients(x, z, factors)[1])
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
 
@@ -82,12 +90,13 @@ class Case:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, device="cpu", threads=1, busy=0)
+    parser.add_argument("--networks", nargs="+", default=_NETWORKS, help="default: %(default)s")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.threads) < 1:
         parser.error("--seeds and --threads must be at least 1")
     device = torch.device(options.device)
     if options.threads == 1:
-        stacking_table(options.seeds, device).show(machine(device))
+        stacking_table(options.seeds, device, options.networks).show(machine(device))
         return 0
     with endless_loops(options.busy):
         table = threads_table(options.seeds, options.threads)
@@ -99,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
     """Yield each network on images of each size."""
     keep_freed_memory()
+    precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     for network in networks:
         config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
         settings = config.train
@@ -108,7 +118,8 @@ def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
             part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
             zeros = torch.zeros(shape[0])
             images = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=device)
-            yield Case(network.replace("model.", ""), size, products, Ensemble(model.to(device)), images, settings)
+            ensemble = Ensemble(model.to(device), precision)
+            yield Case(network.replace("model.", ""), size, products, ensemble, images, settings)
 
 
 def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS, *, repeats: int = 3) -> Table:
@@ -131,12 +142,13 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
 def step_seconds(case: Case, members: int) -> float:
     """Time one optimiser step of `members` stacked members; the fastest of several.
 
-    With one thread on the CPU it is CPU time, which does not depend on other load.
+    With one thread on the CPU it is CPU time, which does not depend on other load. On a GPU the fourth step captures
+    the graph.
     """
     alone = case.images.labels.device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.process_time if alone else time.perf_counter
     step, times = case.step(members), list[float]()
-    while len(times) < 4 or (sum(times) < 0.2 and len(times) < 200):
+    while len(times) < 6 or (sum(times) < 0.2 and len(times) < 200):
         started = clock()
         step()
         times.append(clock() - started)

@@ -12,11 +12,26 @@ from models.classifier import Classifier, count_parameters
 
 
 class Device(NamedTuple):
-    """Peak rates of a device, and bytes per saved activation."""
+    """Rates a second of a device's products and memory in one precision, and that precision's bytes per number."""
 
     flops: float
     memory_bytes: float
     number_bytes: int
+
+
+class Floor(NamedTuple):
+    """Seconds that a device needs at least: for the products, and for what they read and write."""
+
+    products_s: float
+    memory_s: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self)
+
+    def __str__(self) -> str:
+        binds = "products bind" if self.products_s >= self.memory_s else "memory binds"
+        return f"products {self.products_s:.3g} s, memory {self.memory_s:.3g} s: {binds}"
 
 
 class Step(NamedTuple):
@@ -44,10 +59,10 @@ class Step(NamedTuple):
         """Return bytes: y, z, v and the gradient read and written, y read again; activations written and read."""
         return 36 * self.parameters + 2 * self.activations * examples * number_bytes
 
-    def hours(self, examples: int, device: Device) -> float:
-        """Return the larger of FLOPs by rate and bytes by bandwidth."""
-        moved_s = self.moved_bytes(examples, device.number_bytes) / device.memory_bytes
-        return max(self.flops * examples / device.flops, moved_s) / 3600
+    def floor(self, examples: int, device: Device, steps: int = 1) -> Floor:
+        """Return the floor of so many steps on so many examples each. Caches that keep an activation can beat it."""
+        moved = self.moved_bytes(examples, device.number_bytes)
+        return Floor(steps * self.flops * examples / device.flops, steps * moved / device.memory_bytes)
 
 
 def _counted(model: Classifier, shape: Sequence[int], batch: int) -> tuple[int, int, int]:

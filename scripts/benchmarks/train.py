@@ -3,8 +3,10 @@
     uv run python -m scripts.benchmarks.train --model mlp --dataset digits
     uv run python -m scripts.benchmarks.train --model lenet --dataset cifar --samples 4000 --epochs 2
 
-Same examples, batch size, epochs, initial weights and validation losses (printed). The floor is the FLOPs of all
-matrix products and convolutions, as PyTorch counts them, at the rate of a square product measured first.
+Same examples, batch size, epochs, initial weights and validation losses (printed). The floor is the longer of two:
+of all matrix products and convolutions, as PyTorch counts them, at the rate of a large product; of reading and writing
+weights and activations. Both are in the precision of training, at rates measured first. A second table has the kernels
+of a step (on a CPU: the operations), and the time in which none runs.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
 from erasure.splits import splits
+from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import (
@@ -25,13 +28,16 @@ from scripts.benchmarks.benchmark_helpers import (
     Row,
     argument_parser,
     machine,
-    matmul_rate,
     measured,
+    memory_rate,
+    product_rate,
     show,
     timed,
 )
 from scripts.benchmarks.plain_training import batches, train_one
-from scripts.benchmarks.step_flops_and_bytes import Step
+from scripts.benchmarks.stacking import Case
+from scripts.benchmarks.step_flops_and_bytes import Device, Step
+from scripts.benchmarks.step_profile import profile_table
 from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages, to_device
@@ -57,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
     bench = TrainingBenchmark(options)
     show(bench.title, bench.compare(skip_peer=options.skip_peer))
+    bench.profile().show()
     return 0
 
 
@@ -94,15 +101,17 @@ class TrainingBenchmark:
         self.subsets = torch.stack([permutation(seed, len(self.train)) for seed in self.seeds]).to(self.device)
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.ensemble = Ensemble(self.model(), precision)
-        rate, steps = matmul_rate(1024, precision, self.device), -(-len(self.train) // self.settings.batch_size)
-        batch = len(self.train) // steps
+        rates = Device(product_rate(precision, self.device), memory_rate(self.device), precision.itemsize)
+        steps = -(-len(self.train) // self.settings.batch_size)
+        self.batch = len(self.train) // steps
         step = Step.of(self.model(), self.train.image_shape)
-        self.floor = options.seeds * options.epochs * steps * batch * step.flops / rate
+        self.floor = step.floor(self.batch, rates, options.seeds * options.epochs * steps)
         described = ", ".join(f"{key} {value}" for key, value in self.model_section.items() if key != "_target_")
         self.title = (
             f"{options.seeds} seeds of {described}\n{options.dataset}, {len(self.train):,} examples "
             f"{list(self.train.image_shape)}, {options.epochs} epochs of {steps} steps\n"
-            f"{machine(self.device)}\nproduct of 1,024 x 1,024 {rate / 1e9:,.0f} GFLOP/s"
+            f"{machine(self.device)}\n{str(precision)[6:]} products {rates.flops / 1e12:,.3g} TFLOP/s, "
+            f"memory {rates.memory_bytes / 1e9:,.0f} GB/s\nfloor: {self.floor}"
         )
 
     def model(self) -> Classifier:
@@ -111,10 +120,11 @@ class TrainingBenchmark:
     def compare(self, *, skip_peer: bool) -> list[Row]:
         """Measure seconds and mean validation loss in both arrangements, and of the DataLoader loop."""
         stacking = self._chosen(self.settings)
-        others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.model.stackable else {"all"})
-        rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
-        for setting in sorted(others, reverse=True):
-            rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
+        other = {"one": "all", "all": "one"}[stacking.setting]
+        rows = [
+            self._ours(stacking, f"; {stacking.how}: {stacking.why}"),
+            self._ours(self._chosen(dataclasses.replace(self.settings, stack=other))),
+        ]
         if self.device.type == "cuda":
             GraphedFunction.enabled = False
             rows.append(self._ours(stacking, "; without CUDA graphs"))
@@ -132,6 +142,17 @@ class TrainingBenchmark:
         epochs = len(self.seeds) * self.settings.max_epochs
         seconds = epochs * timed(lambda: [None for _ in loader], self.device)[1].seconds
         return [*rows, self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
+
+    def profile(self) -> Table:
+        """Profile a step of the seeds that train at once."""
+        stack = self._chosen(self.settings).stack
+        part = LabelledImages(self.train.images[: self.batch], self.train.labels[: self.batch])
+        zeros = torch.zeros(len(part.images[0]))
+        batch = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=self.device)
+        step = Case("", "", 0, self.ensemble, batch, self.settings).step(stack)
+        return profile_table(
+            step, self.device, f"A step of {stack} of {len(self.seeds)} seeds on {self.batch} examples"
+        )
 
     def _chosen(self, settings: TrainSettings) -> Stacking:
         return choose(self.ensemble, len(self.seeds), self.train, settings)
@@ -151,7 +172,7 @@ class TrainingBenchmark:
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
         loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
-        return Row("training", who, cost, self.floor, loss + note)
+        return Row("training", who, cost, self.floor.seconds, loss + note)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from harness.results.table import Table
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier
-from scripts.benchmarks.benchmark_helpers import machine, matmul_rate, memory_rate, shown
+from scripts.benchmarks.benchmark_helpers import machine, memory_rate, product_rate, shown
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.command_line import argument_parser
 from train.epoch_randomness import EpochOrder
@@ -59,7 +59,7 @@ class RunGroup(NamedTuple):
 
     def hours(self, device: Device) -> list[float]:
         """Return the hours of one run, by training size."""
-        return [steps * self.step.hours(examples, device) for steps, examples in self.trainings]
+        return [self.step.floor(examples, device, steps).seconds / 3600 for steps, examples in self.trainings]
 
     def totals(self) -> tuple[float, float, float]:
         """Return steps, PFLOP and TB of one run; saved activations have two bytes per number."""
@@ -157,7 +157,7 @@ def show(chosen: argparse.Namespace) -> int:
         devices["as given"] = Device(chosen.teraflops * 1e12, chosen.terabytes * 1e12, 2)
     precision = torch.bfloat16 if this_machine.type == "cuda" else torch.float32
     devices["this machine"] = Device(
-        matmul_rate(1024, precision, this_machine), memory_rate(this_machine), precision.itemsize
+        product_rate(precision, this_machine), memory_rate(this_machine), precision.itemsize
     )
     seen = (
         f"as many as in {' '.join(map(str, chosen.runs))} where there are such runs, otherwise " if chosen.runs else ""

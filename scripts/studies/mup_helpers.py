@@ -80,7 +80,7 @@ class Steps:
 
     Args:
         model: the architecture.
-        seeds: one for a model that is not stackable.
+        seeds: they train in one network.
         data: images [n, C, H, W] and labels [n].
         lr: learning rate at base width and depth.
         warmup_steps: over which the learning rate rises from zero.

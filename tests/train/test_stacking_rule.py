@@ -24,6 +24,13 @@ class Unstackable(PolynomialClassifier):
     stackable = False
 
 
+class ReadsWeights(Unstackable):
+    """A network that no vmap carries: its program depends on the values of its weights."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * (1 if float(self.readout.weight.sum()) < 1e9 else 2)
+
+
 @pytest.fixture
 def train() -> DeviceImages:
     part = LabelledImages(torch.rand(40, 1, 4, 4), torch.arange(40) % 3)
@@ -95,7 +102,17 @@ def test_the_option_overrules_it(train, settings: TrainSettings) -> None:
         assert (chosen.setting, chosen.stack) == (option, stack)
 
 
-def test_what_cannot_be_stacked_is_not(train, settings: TrainSettings) -> None:
-    assert stacking_rule.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
-    with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto or one"):
-        stacking_rule.choose(ensemble(Unstackable), 3, train, settings)
+def test_a_network_without_stacked_layers_is_stacked_where_that_is_asked_for(train, settings: TrainSettings) -> None:
+    auto = stacking_rule.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto"))
+    assert (auto.stack, auto.why) == (1, "Unstackable has no stacked layers; train.stack=all uses vmap")
+    assert stacking_rule.choose(ensemble(Unstackable), 3, train, settings).stack == 3
+
+
+def test_a_network_that_vmap_cannot_run_is_refused_in_one_line(train, settings: TrainSettings) -> None:
+    for members, stack in ((1, "all"), (3, "auto"), (3, "one")):
+        chosen = dataclasses.replace(settings, stack=stack)
+        assert stacking_rule.choose(ensemble(ReadsWeights), members, train, chosen).stack == 1
+    refusal = r"train.stack=all: ReadsWeights cannot be stacked by torch.func.vmap \(.+\): choose auto or one$"
+    with pytest.raises(ValueError, match=refusal) as refused:
+        stacking_rule.choose(ensemble(ReadsWeights), 3, train, settings)
+    assert "\n" not in str(refused.value)

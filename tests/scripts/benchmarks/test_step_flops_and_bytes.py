@@ -48,5 +48,9 @@ def test_depthwise_convolutions_are_counted_by_group() -> None:
 
 def test_a_floor_is_the_larger_of_flops_and_bytes() -> None:
     step = Step(parameters=1000, forward_flops=1e9, flops=3e9, activations=100)
-    assert step.hours(10, Device(1e9, 1e15, 4)) == pytest.approx(30 / 3600)
-    assert step.hours(10, Device(1e15, 1e3, 4)) == pytest.approx((36_000 + 2 * 4 * 1000) / 1e3 / 3600)
+    floor = step.floor(10, Device(1e9, 1e15, 4), steps=5)
+    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(150), "products bind")
+    floor = step.floor(10, Device(1e15, 1e3, 4))
+    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(36 + 2 * 4), "memory binds")
+    half = step.floor(10, Device(1e15, 1e3, 2))  # bfloat16 activations
+    assert half.seconds == pytest.approx(36 + 2 * 2)
