@@ -109,7 +109,7 @@ class Eraser(ABC):
             x: tensor or array, whole examples [n, ...] or vectors [..., d].
             z: labels as `ClassMoments.fit` takes them, or any concept that `ConceptMoments` takes, which LEACE, oracle
                 LEACE and SPLINCE erase.
-            num_classes: k; the largest label and one by default.
+            num_classes: k; the largest label plus one by default.
             dim: values per example; all of x[0] by default.
             options: of the eraser.
 

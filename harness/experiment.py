@@ -204,7 +204,7 @@ class Experiment(Generic[C_co]):
 
         Args:
             group: W&B group, e.g. the sweep.
-            wait: whether to wait while another process computes the run; if false, return None then.
+            wait: whether to wait while another process computes the run; if false, return None in that case.
         """
         run = self.run
         if (result := run.result) is not None:

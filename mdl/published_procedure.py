@@ -83,7 +83,7 @@ class PublishedData:
 
     @property
     def step_multiply_adds(self) -> float:
-        """The products of a forward pass of one batch."""
+        """Number of multiplications in a forward pass of one batch."""
         examples = min(self.settings.batch_size, self.train_size)
         return examples * multiply_adds(self.model, self.images.shape[1:])
 

@@ -36,7 +36,7 @@ class Resumable(Protocol):
     def state(self) -> State: ...
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue from this state; return False if it is of other members."""
+        """Continue from this state; return False if it belongs to other members."""
         ...
 
 

@@ -125,7 +125,7 @@ class Ensemble:
             weights: of the S members.
             images: what the examples are taken from, as they are.
             index: examples to score, [N] for all members or [S, N] for each its own; all by default.
-            nats: what single labels cost.
+            nats: function that gives each label's cost in nats.
 
         Raises:
             MemoryExhaustedError: says which setting to lower.

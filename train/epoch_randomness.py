@@ -89,7 +89,7 @@ class EpochOrder:
 def drawn(
     positions: Tensor, num_views: int, rates: Sequence[float], views: torch.Generator, depth: torch.Generator
 ) -> Draws:
-    """Draw one member's views and factors of the examples [steps, B] of its steps, without an axis S."""
+    """Draw the views and drop factors of one member's examples [steps, B]; the result has no member axis."""
     steps, batch_size = positions.shape
     dropped = torch.tensor(rates)[:, None]
     undropped = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped

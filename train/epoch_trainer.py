@@ -330,7 +330,7 @@ class Fit:
         weights: Weights | None = None,
         temperatures: Tensor | None = None,
     ) -> Scores:
-        """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
+        """Score all members as `Ensemble.score` does, stack by stack; the best weights by default."""
         scored = []
         for rows, stack, part in self._stacks(weights or self.best, index):
             nats = tempered(None if temperatures is None else temperatures[rows])

@@ -132,7 +132,7 @@ def fit(
 ) -> Fitted:
     """Train a network from several seeds, each until its validation loss stops improving.
 
-    With validation and test examples the losses are those of `python -m train` on the same splits.
+    Given the same splits, losses equal those of `python -m train`.
 
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.

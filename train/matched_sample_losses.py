@@ -119,7 +119,7 @@ def _epochs(last: int) -> set[int]:
 def draw_counterparts(
     experiment: Experiment[TrainConfig], dataset: ErasedDataset
 ) -> tuple[Counterparts, dict[str, dict[str, float]]]:
-    """Return the test images and the counterparts that the experiment asks for, on its device, and their order spectra.
+    """Return test images and requested counterparts, on the experiment's device, and each one's order spectrum.
 
     Counterparts are drawn once, and kept in the cache.
 

@@ -86,7 +86,7 @@ class PreparedTraining(PreparedData, Generic[C_co]):
 
     @property
     def step_multiply_adds(self) -> float:
-        """The products of a forward pass of one batch of each seed that trains at the same time."""
+        """Number of multiplications in a forward pass of one batch of all seeds that train together."""
         return step_multiply_adds(self.ensemble, self.stacking.stack, self.data["train"], self.settings)
 
 

@@ -36,7 +36,7 @@ class Stacking:
 
     @property
     def setting(self) -> str:
-        """The value of train.stack that asks for it."""
+        """The value of train.stack that requests this stacking."""
         return "one" if self.stack == 1 else "all"
 
     @property
@@ -91,7 +91,7 @@ def _try_out(ensemble: Ensemble, train: DeviceImages) -> None:
 
 
 def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, settings: TrainSettings) -> float:
-    """Return the products of a forward pass of one batch of each of `stack` seeds, for `erasure.threads`."""
+    """Return the number of multiplications in a forward pass of one batch of each of `stack` seeds."""
     examples = min(settings.batch_size, len(train)) * stack
     return examples * multiply_adds(ensemble.model, train.image_shape)
 
