@@ -16,7 +16,7 @@ from erasure.store.checked_files import read_json
 _VARYING = ("timing", "versions", "config", "digest")  # of result.json: when and where a run was computed
 LEFT = {  # files of a finished run of `python -m mdl`
     "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
-    "weights.safetensors",
+    "weights.safetensors", "tables.json",
 }  # fmt: skip
 _SCORES = {"scores.csv", "scores.safetensors", "scores.png", "scores.pdf"}  # files of a finished run of sample_info
 _TRAINED = ("train.stack=all", "train.checkpoint_every_s=0.05")
