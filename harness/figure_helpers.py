@@ -1,4 +1,4 @@
-"""Figures: files that follow dark mode, axes and legends."""
+"""Figures: files that follow dark mode, axes, names of lines, notes."""
 
 import contextlib
 import io
@@ -13,7 +13,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation, Text
 from torch import Tensor
 
 from conf.terminal import printable
@@ -42,8 +46,11 @@ STYLE: Any = {  # matplotlib rc parameters
     "svg.fonttype": "none",  # text, not outlines
 }
 
+MAX_NAMED_LINES = 8  # of a panel; more are named in a legend
 _PAD_INCHES = 0.1  # around all that is drawn
 _LONGEST_LABEL = 200  # characters
+_NAME_INCHES, _NAME_LINE_INCHES = 1.7, 0.17  # width of the name of a line, height of each line of its text
+_LINE_NAME = "_line_name"  # label of the texts that name lines, which `save` moves apart
 
 
 @contextlib.contextmanager
@@ -56,11 +63,17 @@ def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> Iter
 
 
 @contextlib.contextmanager
-def figure_of_panels(path: Path, count: int) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a figure, to be written as `figure_at` does, and its panels, three per row with room for a legend above."""
-    wide, high = min(3, count), math.ceil(count / 3)
-    with figure_at(path, max(6.0, 4.7 * wide), 3.7 * high + 0.4) as figure:
-        yield figure, [figure.add_subplot(high, wide, i + 1) for i in range(count)]
+def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Yield a figure, to be written as `figure_at` does, and its panels.
+
+    Two panels are one above the other, so that a telephone shows both; more are three per row.
+    """
+    wide = 1 if count < 3 else 3
+    heights = [3.7] * (math.ceil(count / wide) - 1) + [last_row_inches]
+    with figure_at(path, 6.0 if wide == 1 else 5.0 * wide, sum(heights)) as figure:
+        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
+        grid = figure.add_gridspec(len(heights), wide, height_ratios=heights)
+        yield figure, [figure.add_subplot(grid[divmod(i, wide)]) for i in range(count)]
 
 
 def save(figure: Figure, path: Path, dpi: float = 200) -> None:
@@ -72,6 +85,9 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     figure.set_dpi(dpi)
     figure.draw_without_rendering()  # arranges it, once for both files
     figure.set_layout_engine(None)
+    for ax in figure.axes:
+        _thin_ticks(ax)
+        _move_names_apart(ax)
     margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
         drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
@@ -135,23 +151,128 @@ def wrapped(text: str, inches: float = 100.0) -> str:
     return textwrap.fill(plain, max(12, int(11 * inches)), break_on_hyphens=False)
 
 
-def band(ax: Axes, x: Any, values: Any, **line: Any) -> None:
-    """Draw the mean of several lines, `values` [S, m] over `x` [m], and a band of a standard deviation around it."""
+def line_style(x: Sequence[float]) -> str:
+    """Return the style of a curve over `x`: two points are no curve, and have no line between them."""
+    return "-" if len(x) > 2 else "none"
+
+
+def band(ax: Axes, x: Sequence[float], values: Any, **line: Any) -> None:
+    """Draw the mean of several lines, `values` [S, m] over `x` [m], and a band of a standard deviation around it.
+
+    One or two points have error bars in place of line and band.
+    """
     lines = np.array(values)
     middle = lines.mean(0)
     deviation = lines.std(0, ddof=1) if len(lines) > 1 else np.zeros_like(middle)
+    if line_style(x) == "none":
+        look: Any = {"marker": "o", "capsize": 3} | line | {"linestyle": "none"}
+        ax.errorbar(x, middle, deviation, **look)
+        return
     ax.plot(x, middle, **line)
     ax.fill_between(x, middle - deviation, middle + deviation, color=line["color"], alpha=0.18, linewidth=0)
 
 
-def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend above all panels, where it covers no data."""
+def note_below(figure: Figure, text: str) -> None:
+    """Write a note under all panels."""
+    figure.supxlabel(wrapped(text, 1.2 * figure.get_figwidth()), x=0.01, ha="left", fontsize=9)
+
+
+def name_lines(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Write each line's name at its right end, in its colour; more names than fit become a legend above all panels."""
+    named = {ax: _ends_of_lines(ax) for ax in axes}
+    for ax, ends in named.items():
+        place = ax.get_subplotspec()
+        room = figure.get_figheight() / (place.get_gridspec().nrows if place else 1) - 0.9  # less titles and ticks
+        needed = _NAME_LINE_INCHES * sum(1 + name.count("\n") for name, *_ in ends)
+        if len(ends) > MAX_NAMED_LINES or needed > room:
+            _legend(figure, axes)
+            return
+    for ax, ends in named.items():
+        for name, colour, end in ends:
+            ax.annotate(
+                name, end, xytext=(1.03, 0.5), textcoords="axes fraction", va="center", annotation_clip=False,
+                fontsize=9, color=colour, label=_LINE_NAME,
+                arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "linestyle": ":", "relpos": (0, 0.5),
+                            "shrinkA": 1, "shrinkB": 2},
+            )  # fmt: skip
+
+
+def _ends_of_lines(ax: Axes) -> list[tuple[str, str, tuple[float, float]]]:
+    """Return name, colour and last point of each labelled line that has points."""
+    ends = []
+    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+        line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
+        if not isinstance(line, Line2D):
+            continue
+        points = np.column_stack([np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)])
+        points = points[np.isfinite(points).all(1)]
+        if len(points):
+            ends.append((wrapped(label, _NAME_INCHES), to_hex(line.get_color()), (points[-1, 0], points[-1, 1])))
+    return ends
+
+
+def _move_names_apart(ax: Axes) -> None:
+    """Move the names of lines as little as it takes that none touches another, within the height of the panel.
+
+    With the heights of the names subtracted this is the isotonic regression of the lines' ends, in its max-min form.
+    """
+    names = [text for text in ax.texts if isinstance(text, Annotation) and text.get_label() == _LINE_NAME]
+    if not names:
+        return
+    ends = [ax.transAxes.inverted().transform(ax.transData.transform(name.xy))[1] for name in names]
+    heights = [Text.get_window_extent(name).height * 1.1 / ax.bbox.height for name in names]
+    order = np.argsort(ends, kind="stable")
+    at, high = np.nan_to_num(ends)[order], np.array(heights)[order]  # zero has no place on a logarithmic axis
+    steps = np.concatenate([[0], np.cumsum((high[1:] + high[:-1]) / 2)])  # from the lowest name's middle
+    free = at - steps
+    count = range(len(free))
+    level = [max(min(free[j : k + 1].mean() for k in count[i:]) for j in count[: i + 1]) for i in count]
+    lowest = high[0] / 2
+    placed = np.clip(level, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
+    for i, y in zip(order, placed, strict=True):
+        names[i].xyann = (1.03, float(y))
+
+
+def _thin_ticks(ax: Axes) -> None:
+    """Remove ticks of the horizontal axis until no label touches the next.
+
+    On a linear axis every second tick stays, or every third, ..., and zero among them; on others as many as fit.
+    """
+    if not (ax.get_visible() and ax.xaxis.get_visible()):
+        return
+    low, high = sorted(ax.get_xlim())
+    ax.get_xticklabels()  # brings the ticks up to date
+    ticks = [(float(tick.get_loc()), tick.label1) for tick in ax.xaxis.get_major_ticks()]
+    ticks = [(x, text) for x, text in ticks if low <= x <= high and text.get_visible() and text.get_text()]
+    ticks.sort(key=lambda tick: tick[1].get_window_extent().x0)  # an axis may be inverted
+    boxes = [text.get_window_extent() for _, text in ticks]
+    gap = 0.4 * max((float(text.get_fontsize()) for _, text in ticks), default=0.0) * ax.figure.dpi / 72
+
+    def apart(left: int, right: int) -> bool:
+        return boxes[left].x1 + gap <= boxes[right].x0
+
+    everything = range(len(ticks))
+    if all(map(apart, everything, everything[1:])):
+        return
+    if ax.get_xscale() == "linear":
+        fixed = next((i for i, (x, _) in enumerate(ticks) if x == 0), len(ticks) - 1)
+        strides = ([i for i in everything if (i - fixed) % stride == 0] for stride in everything[1:])
+        kept = next((of for of in strides if all(map(apart, of, of[1:]))), [fixed])
+    else:
+        kept = [len(ticks) - 1]
+        for i in reversed(everything):
+            kept = [i, *kept] if apart(i, kept[0]) else kept
+    ax.set_xticks([ticks[i][0] for i in kept], [ticks[i][1].get_text() for i in kept])
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Draw one legend above all panels, where it covers no data."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(wrapped(label, 0.8 * figure.get_figwidth()), handle)
-    if not handles:
-        return
     entry_inches = 0.6 + 0.09 * max(len(line) for label in handles for line in label.split("\n"))
     columns = max(1, min(6, int(figure.get_figwidth() / entry_inches)))
+    lines = math.ceil(len(handles) / columns) * max(1 + label.count("\n") for label in handles)
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)  # the panels keep their size
     figure.legend([*handles.values()], [*handles], loc="outside upper center", ncols=columns)

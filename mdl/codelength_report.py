@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from harness.figure_helpers import band, chance_line, figure_of_panels, shared_legend, wrapped
+from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
 from harness.results import columns, figures
 from harness.results.arrange import finished, model_of, panels
 from harness.results.columns import FINALS, difference
@@ -92,8 +92,13 @@ def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
     """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
-    compares = any(entry["bits_per_label_difference"] is not None for _, entries in shown for entry in entries)
-    with figure_of_panels(path, len(shown) + compares) as (figure, axes):
+    compared = [(title, of) for title, entries in shown if (of := [*filter(_difference, entries)])]
+    slots = sum(len(of) + (len(shown) > 1) for _, of in compared)
+    count, last_row = len(shown) + bool(compared), 3.7
+    if compared:
+        alone = count == 2 or count % 3 == 1  # no learning curves beside the bars
+        last_row = max(1.1 + 0.26 * slots, 0.0 if alone else last_row)
+    with figure_of_panels(path, count, last_row) as (figure, axes):
         for (title, entries), ax in zip(shown, axes, strict=False):
             sizes: list[int] = []
             for entry in entries:
@@ -104,44 +109,55 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
                 style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
                 band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
             chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
-            _size_axis(ax, sizes, most=5)
+            _size_axis(ax, sizes)
             ax.set_title(wrapped(title, 4.0))
-            ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
-        if compares:
-            _draw_differences(axes[-1], shown, colours)
-        shared_legend(figure, axes[: len(shown)])
+            ax.set(xlabel="training examples", ylabel="loss on the next chunk\n(bits per label)")
+        name_lines(figure, axes[: len(shown)])
+        if compared:
+            _draw_differences(axes[-1], compared, colours, name_models=len(shown) > 1)
+            counts = sorted({of.seeds for _, entries in compared for of in map(_difference, entries) if of} - {1})
+            if counts:
+                note_below(figure, f"Cost of erasure: ± standard error, {' or '.join(map(seeds_text, counts))}.")
     return path
 
 
-def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> None:
-    """Draw bars of paired differences to the control with their standard errors, grouped by row."""
-    height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
-    for i, (_, entries) in enumerate(shown):
-        compared = [entry for entry in entries if entry["bits_per_label_difference"] is not None]
-        for j, entry in enumerate(compared):
-            to_control: Difference = entry["bits_per_label_difference"]
-            counts.add(to_control.seeds)
-            error, y = to_control.standard_error, i + (j - (len(compared) - 1) / 2) * height
+def _difference(entry: Row) -> Difference | None:
+    return entry["bits_per_label_difference"]
+
+
+def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, name_models: bool) -> None:
+    """Draw bars of paired differences to the control, named at their axis, their values to the right of it."""
+    names: list[str] = []
+    headings: list[int] = []
+    for title, entries in compared:
+        if name_models:
+            headings.append(len(names))
+            names.append(wrapped(title, 1.8))
+        for entry in entries:
+            if (to_control := _difference(entry)) is None:
+                continue
+            y, error = len(names), to_control.standard_error
             look = {"color": colours[entry["eraser"]], "capsize": 3, "ecolor": "#333333"}
-            bar = ax.barh(y, to_control.mean, height * 0.85, xerr=error or None, **look)
+            ax.barh(y, to_control.mean, 0.8, xerr=error or None, **look)
             text = signed(to_control.mean) + (", one seed" if error is None else f" ± {error:.3f}")
-            ax.bar_label(bar, [text], padding=6, fontsize=9, color="#333333")
+            beside = ax.get_yaxis_transform()
+            ax.text(1.02, y, text, transform=beside, va="center", fontsize=9, color="#333333")
+            names.append(wrapped(entry["eraser"].display, 1.8))
     ax.axvline(0, color="#333333", linewidth=1)
-    ax.set_yticks(range(len(shown)), [wrapped(title, 1.8) for title, _ in shown])
-    ax.set_ylim(len(shown) - 0.4, -0.6)
-    ax.margins(x=0.45)
+    ax.set_yticks(range(len(names)), names, fontsize=10)
+    ax.tick_params(axis="y", length=0)
+    for i in headings:
+        ax.get_yticklabels()[i].set_fontweight("bold")
+    ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
-    over = " or ".join(seeds_text(count) for count in sorted(counts - {1}))
-    title = f"cost of erasure ± standard error, {over}" if over else "cost of erasure"
-    ax.set(title=title, xlabel="codelength minus control (bits per label)")
+    ax.set(title="cost of erasure", xlabel="codelength minus control (bits per label)")
 
 
-def _size_axis(ax: Axes, sizes: Sequence[int], most: int) -> None:
-    """Logarithmic in sizes, of which about as many as `most` are labelled, the last among them."""
-    ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
+def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
+    """Make the axis logarithmic, with ticks at the sizes."""
     ax.set_xscale("log")
-    ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
     ax.minorticks_off()
 
 
@@ -177,15 +193,16 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
                 look: Any = {"color": colours[eraser], "markersize": 5}
                 if points:
                     x, middle, error, _ = zip(*points, strict=True)
-                    ax.errorbar(x, middle, error, fmt="-o", capsize=3, label=eraser.display, **look)
+                    style = {"marker": "o", "linestyle": line_style(x), "capsize": 3}
+                    ax.errorbar(x, middle, error, label=eraser.display, **style, **look)
                 hollow = [(x, middle) for x, middle, _, sound in points if not sound]
                 ax.plot(*(zip(*hollow, strict=True) if hollow else ([], [])), "o", markerfacecolor="white", **look)
             ax.set_title(wrapped(title, 3.0))
             if measure is _increase:  # below it a run backfires
                 ax.axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
-            _size_axis(ax, sorted(set(sizes)), most=6)
-        shared_legend(figure, axes)
+            _size_axis(ax, sorted(set(sizes)))
+        name_lines(figure, axes)
     return path
 
 

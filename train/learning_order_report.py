@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from harness.figure_helpers import band, figure_at, shared_legend, wrapped
+from harness.figure_helpers import band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import rows_of
@@ -170,7 +170,7 @@ def table_of(frame: pd.DataFrame) -> Table:
 
 
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
-    """Draw losses over optimiser steps, a row of panels per model and a column per eraser.
+    """Draw losses over optimiser steps, a row of panels per model and a column per eraser; the last names the lines.
 
     Dots: half of the fall is reached, of other samples than class means half of the fall below the lowest loss there.
     """
@@ -178,11 +178,14 @@ def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, st
     with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(panels) + 0.6) as figure:
         axes = figure.subplots(len(panels), len(erasers), sharex=True, sharey=True, squeeze=False)
         for (title, entries), along in zip(panels, axes, strict=True):
+            entries = sorted(entries, key=lambda entry: erasers.index(entry["eraser"]))
+            last = {name: entry["eraser"] for entry in entries for name in samples_of(entry)}  # the panel with its name
             for entry in entries:
                 ax = along[erasers.index(entry["eraser"])]
                 samples = samples_of(entry)
                 for name, curves in samples.items():
-                    _draw_losses(ax, name, curves, samples.get("order1"))
+                    label = NAMES[name] if last[name] == entry["eraser"] else None
+                    _draw_losses(ax, name, curves, samples.get("order1"), label)
                 ax.set_title(wrapped(f"{title}, {wrapped(entry['eraser'].display)}", 3.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
             along[0].set_ylabel("loss (bits per label)")
@@ -192,15 +195,17 @@ def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, st
         axes[0, 0].set_xlim(left=0)
         for ax in axes[-1]:
             ax.set_xlabel("optimiser steps")
-        shared_legend(figure, axes.flatten().tolist())
+        name_lines(figure, axes.flatten().tolist())
     return path
 
 
-def _draw_losses(ax: Axes, name: str, curves: Sequence[Curve], of_means: Sequence[Curve] | None) -> None:
+def _draw_losses(
+    ax: Axes, name: str, curves: Sequence[Curve], of_means: Sequence[Curve] | None, label: str | None
+) -> None:
     """Draw the loss at the steps that all seeds have."""
     common = sorted(set.intersection(*(set(steps) for steps, *_ in curves)))
     losses = _losses_at(common, curves)
-    band(ax, common, losses, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
+    band(ax, common, losses, color=_COLOURS[name], linewidth=1.8, label=label)
     mean = losses.mean(0).tolist()
     if of_means is None or name == "order1":
         half = learnt_step(common, mean)

@@ -21,7 +21,7 @@ addEventListener("DOMContentLoaded", () => {
     if (/erasers\.png|cifar10_jpeg\.png/.test(image.src) && !/summaries/.test(image.src)) image.classList.add("photographs");
     const shape = () => {
       const ratio = image.naturalWidth / image.naturalHeight;
-      image.classList.toggle("wide", ratio > 1.5);
+      image.classList.toggle("wide", ratio > 1.5 && image.naturalWidth > 640); // one panel shrinks
       image.style.setProperty("--ratio", ratio);
     };
     image.complete ? shape() : image.addEventListener("load", shape);

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from harness.figure_helpers import chance_line, figure_of_panels, shared_legend, wrapped
+from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wrapped
 from harness.results.arrange import colours_of, panels
 from harness.results.run_labels import Label
 from harness.results.table import Row, values
@@ -64,9 +64,9 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
             uniform, entropy = math.log2(entries[0]["num_classes"][0]), values(entries[0], "label_entropy_bits")
             chance_line(ax, *((entropy[0], "label entropy") if entropy else (uniform, "uniform code")))
             ax.set_title(wrapped(title, 4.0))
-            ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
+            ax.set(xlabel="epoch", ylabel="validation loss\n(bits per label)")
             _epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
-        shared_legend(figure, axes)
+        name_lines(figure, axes)
     return path
 
 

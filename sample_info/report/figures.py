@@ -18,8 +18,9 @@ from harness.figure_helpers import (
     figure_at,
     figure_of_panels,
     hide_axes,
+    name_lines,
     name_row,
-    shared_legend,
+    note_below,
     wrapped,
 )
 from harness.results.figures import Drawing
@@ -129,16 +130,19 @@ def _title(row: Row, *parts: str) -> str:
 def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
     with figure_of_panels(path, len(shown)) as (figure, axes):
-        for ax, (title, accuracy, summaries) in zip(axes, shown, strict=True):
+        for ax, (title, _accuracy, summaries) in zip(axes, shown, strict=True):
             removed = [100 * fraction for fraction in summaries.removed]
             for order, curves in trials(summaries).items():
                 line, marker = _LINES[order]
                 look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
                 band(ax, removed, 100 * np.array(curves), **look)
             ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-            ax.set_title(wrapped(f"{title}: accuracy {accuracy}", 5.0), fontsize=10)
+            ax.set_title(wrapped(title, 5.0), fontsize=10)
             ax.set(xlabel="training examples removed (%)", ylabel="test accuracy (%)")
-        shared_legend(figure, axes)
+        name_lines(figure, axes)
+        kinds = {accuracy for _, accuracy, _ in shown}
+        each = (f"{accuracy} ({title})" if len(kinds) > 1 else accuracy for title, accuracy, _ in shown)
+        note_below(figure, f"Accuracy {'; '.join(dict.fromkeys(each))}.")
     return path
 
 

@@ -1,24 +1,30 @@
-"""Figures: axes and legends they share, colours, text in SVG, dark mode, saving."""
+"""Figures: names of lines, ticks and notes, colours, text in SVG, dark mode, saving."""
 
 import resource
 import sys
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from conf.groups import choices
 from harness import figure_helpers
 from harness.figure_helpers import (
+    MAX_NAMED_LINES,
     STYLE,
     band,
+    figure_at,
     figure_of_panels,
+    name_lines,
+    note_below,
     save,
-    shared_legend,
     wrapped,
 )
 from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, eraser_colours
@@ -32,11 +38,109 @@ def test_no_two_columns_have_one_colour(columns: list[str]) -> None:
     assert len({*eraser_colours(drawn).values()}) == len(drawn)
 
 
-def test_a_legend_of_nothing_is_none() -> None:
+def drawn_again(figure: Figure) -> Figure:
+    """Return a figure that is drawn at its resolution, after the SVG was at another one."""
+    figure.draw_without_rendering()
+    return figure
+
+
+def overlapping(texts: Sequence[Text]) -> list[tuple[str, str]]:
+    """Return the pairs of texts, as they were drawn, whose boxes overlap."""
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts]
+    return [(a, b) for (a, of_a), (b, of_b) in combinations(boxes, 2) if of_a.overlaps(of_b)]
+
+
+@pytest.mark.parametrize("ends", [[0.5, 0.5, 0.5], [0.0, 0.01, 0.02, 0.9], [1.0] * MAX_NAMED_LINES, [0.7, 0.1]])
+def test_each_line_has_its_name_beside_it_and_names_do_not_overlap(ends: list[float], tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 1) as (figure, (ax,)):
+        ax.set_ylim(0, 1)
+        for i, end in enumerate(ends):
+            ax.plot([0, 1, 2], [0.3, end, np.nan], color=f"C{i}", label=f"line {i}")
+        name_lines(figure, [ax])
+    assert [(text.get_text(), text.get_color()) for text in ax.texts] == [
+        (f"line {i}", to_hex(f"C{i}")) for i in range(len(ends))
+    ]  # fmt: skip
+    assert drawn_again(figure).legends == []
+    assert overlapping(ax.texts) == []
+    places = [Text.get_window_extent(text) for text in ax.texts]
+    assert min(place.x0 for place in places) > ax.bbox.x1
+    assert min(place.y0 for place in places) > ax.bbox.y0 - 1
+    assert max(place.y1 for place in places) < ax.bbox.y1 + 1
+    heights = [place.y0 for place in places]
+    assert [heights[i] for i in np.argsort(ends, kind="stable")] == sorted(heights)
+
+
+def test_a_name_with_room_stands_at_the_end_of_its_line(tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 1) as (figure, (ax,)):
+        ax.set_ylim(0, 1)
+        ax.errorbar([1, 2], [0.5, 0.25], [0.1, 0.1], label="low")
+        ax.plot([1, 2], [0.5, 0.75], label="high")
+        name_lines(figure, [ax])
+    for text in drawn_again(figure).axes[0].texts:
+        box = Text.get_window_extent(text)
+        end = ax.transData.inverted().transform((0, (box.y0 + box.y1) / 2))[1]
+        assert end == pytest.approx({"low": 0.25, "high": 0.75}[text.get_text()], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(MAX_NAMED_LINES + 1, "line"), (6, "line " + 5 * "that is named at length ")]
+)
+def test_more_names_than_fit_are_a_legend(count: int, name: str, tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 1) as (figure, (ax,)):
+        for i in range(count):
+            ax.plot([0, 1], [0, i], label=f"{i} {name}")
+        name_lines(figure, [ax])
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == count
+    assert len(ax.texts) == 0
+
+
+def test_lines_without_points_have_no_names() -> None:
     """A group without a finished run was a division by zero, and no report."""
     figure = Figure()
-    shared_legend(figure, [figure.add_subplot()])
+    ax = figure.add_subplot()
+    ax.plot([], [], label="none")
+    name_lines(figure, [ax])
     assert figure.legends == []
+    assert len(ax.texts) == 0
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_labels_of_ticks_do_not_touch(scale: str, tmp_path: Path) -> None:
+    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
+        ax = figure.add_subplot(xscale=scale, xlim=(1, 400) if scale == "log" else (-0.1, 0.2))
+        ticks = [1, 2, 3, 100, 300, 330, 400] if scale == "log" else np.arange(-4, 9) * 0.025
+        ax.set_xticks(ticks, [f"{tick:+.3f}" for tick in ticks])
+    drawn_again(figure)
+    shown = [text for text in ax.get_xticklabels() if text.get_text()]
+    assert overlapping(shown) == []
+    assert 2 <= len(shown) < len(ticks)
+    assert ("+400.000" if scale == "log" else "+0.000") in [text.get_text() for text in shown]
+
+
+def test_ticks_with_room_all_stay(tmp_path: Path) -> None:
+    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
+        ax = figure.add_subplot()
+        ax.set_xticks([0, 1, 2, 3])
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
+
+
+def test_a_note_stands_under_all_panels(tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 2) as (figure, axes):
+        for ax in axes:
+            ax.set_xlabel("epoch")
+        note_below(figure, "what all panels share")
+    (note,) = (text for text in drawn_again(figure).findobj(Text) if text.get_text() == "what all panels share")
+    assert note.get_window_extent().y1 < min(ax.xaxis.label.get_window_extent().y0 for ax in axes)
+
+
+@pytest.mark.parametrize(("sizes", "style"), [([10, 20], "None"), ([10], "None"), ([10, 20, 40], "-")])
+def test_two_points_are_no_line(sizes: list[int], style: str) -> None:
+    ax = Figure().add_subplot()
+    band(ax, sizes, [sizes, sizes], color="red", marker="o", label="sizes")
+    drawn = next(line for line in ax.get_lines() if np.size(line.get_xdata()) == len(sizes))
+    assert drawn.get_linestyle() == style
+    assert ax.get_legend_handles_labels()[1] == ["sizes"]
 
 
 def test_names_are_no_mathematics(tmp_path: Path) -> None:
@@ -44,7 +148,7 @@ def test_names_are_no_mathematics(tmp_path: Path) -> None:
     ax = figure.add_subplot(title=wrapped(r"$\frac{$ costs $", 4.0))
     ax.plot([0, 1], label=r"$\frac{$")
     ax.set_yticks([0], [wrapped(r"$\frac{$" + 500 * "x")])
-    shared_legend(figure, [ax])
+    name_lines(figure, [ax])
     save(figure, tmp_path / "figure.png")
     assert len(ax.get_yticklabels()[0].get_text()) < 250
 
@@ -95,16 +199,18 @@ def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_panels_stand_three_in_a_row(tmp_path: Path) -> None:
-    with figure_of_panels(tmp_path / "figure.svg", 4) as (figure, axes):
-        places = [ax.get_subplotspec() for ax in axes]
-    assert [place and place.get_geometry()[:3] for place in places] == [(2, 3, i) for i in range(4)]
-    assert (figure.get_figwidth(), figure.get_figheight()) == pytest.approx((3 * 4.7, 2 * 3.7 + 0.4))
+def test_two_panels_are_one_above_the_other_and_more_three_in_a_row(tmp_path: Path) -> None:
+    for count, columns, width in ((1, 1, 6), (2, 1, 6), (4, 3, 15)):
+        with figure_of_panels(tmp_path / "figure.svg", count) as (figure, axes):
+            places = [ax.get_subplotspec() for ax in axes]
+        rows = -(-count // columns)
+        assert [place and place.get_geometry()[:3] for place in places] == [(rows, columns, i) for i in range(count)]
+        assert (figure.get_figwidth(), figure.get_figheight()) == pytest.approx((width, rows * 3.7))
 
 
 def test_a_band_is_a_sample_standard_deviation_around_the_mean() -> None:
     ax = Figure().add_subplot()
-    band(ax, [1, 2], [[1.0, 5.0], [3.0, 5.0]], color="red")
-    assert np.asarray(ax.get_lines()[0].get_ydata()).tolist() == [2.0, 5.0]
+    band(ax, [1, 2, 3], [[1.0, 5.0, 5.0], [3.0, 5.0, 5.0]], color="red")
+    assert np.asarray(ax.get_lines()[0].get_ydata()).tolist() == [2.0, 5.0, 5.0]
     limits = ax.collections[0].get_datalim(ax.transData)
     assert (limits.y0, limits.y1) == pytest.approx((2 - 2**0.5, 5.0))

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from harness.result import MdlResult, Result
 from harness.result_fields import SharpDrops
@@ -220,6 +222,8 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     for ax in drawn[0].axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]
+        points = [line for line in ax.get_lines() if np.asarray(line.get_xdata()).tolist() == [64, 128]]
+        assert {line.get_linestyle() for line in points} == {"None"}  # two widths are no curve
 
 
 def test_panels_over_a_size_are_of_models_that_have_it(tmp_path: Path) -> None:
@@ -239,7 +243,37 @@ def test_learning_curves_have_a_panel_per_model_and_one_of_costs(tmp_path: Path,
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(compared(results(tmp_path)), tmp_path / "comparison.png")
     assert drawn[0].axes[0].get_title() == "MLP"
-    assert drawn[0].axes[1].get_title() == "cost of erasure ± standard error, 2 seeds"
+    costs = drawn[0].axes[1]
+    assert costs.get_title() == "cost of erasure"
+    assert [label.get_text() for label in costs.get_yticklabels()] == ["QLEACE"]
+    assert "Cost of erasure: ± standard error, 2 seeds." in [text.get_text() for text in drawn[0].findobj(Text)]
+    assert {text.get_text() for text in drawn[0].axes[0].texts} >= {"control", "QLEACE"}
+
+
+@pytest.mark.usefixtures("real_figures")
+def test_bars_have_their_names_and_values_beside_them(tmp_path: Path, monkeypatch) -> None:
+    for width in (64, 128):
+        for eraser in ("control", "leace", "qleace", "gradient"):
+            write_small_run(tmp_path / "runs", eraser, options={"width": width})
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
+    (table,) = arrange(read_runs([tmp_path / "runs"]))
+    draw(table, tmp_path / "comparison.png")
+    drawn[0].draw_without_rendering()
+    costs = drawn[0].axes[-1]
+    names, boxes = costs.get_yticklabels(), [text.get_window_extent() for text in costs.get_yticklabels()]
+    erasers = ["LEACE", "QLEACE", "gradient"]
+    assert [text.get_text() for text in names] == ["MLP (width=64)", *erasers, "MLP (width=128)", *erasers]
+    bars = [bar.get_window_extent() for bar in costs.patches]
+    values = [text.get_window_extent() for text in costs.texts]
+    assert len(bars) == len(values) == 6
+    for bar, name, value in zip(bars, boxes[1:4] + boxes[5:], values, strict=True):
+        middle = (bar.y0 + bar.y1) / 2
+        assert name.y0 < middle < name.y1
+        assert value.y0 < middle < value.y1
+        assert name.x1 < costs.bbox.x0 < costs.bbox.x1 < value.x0  # over no axis
+    for column in (boxes, values):
+        assert not any(a.overlaps(b) for a, b in combinations(column, 2))
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((0, 1), " ± "), ((0,), ", one seed")])
