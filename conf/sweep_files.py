@@ -125,7 +125,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class KeptTables:
-    """What was printed when the tables and figures of finished runs were made: tables.json beside them.
+    """The text printed with the tables and figures of finished runs, in tables.json beside them.
 
     Attributes:
         directory: where tables and figures are.

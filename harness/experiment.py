@@ -50,7 +50,7 @@ CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eras
 
 
 class Prepared(Protocol):
-    """What a command loads before it computes: the data, and whatever else it needs."""
+    """The data of a command, and whatever else it loads before it computes."""
 
     @property
     def dataset(self) -> ErasedDataset: ...

@@ -108,7 +108,7 @@ class Codelength:
 
     @property
     def untrained(self) -> tuple[int, int]:
-        """How many of the trainings that code labels kept their initial weights, and how many trainings there are."""
+        """Number of trainings that code labels and kept their initial weights, and of all that code labels."""
         coding = self.curve[self.curve["n"] < self.sizes[-1]]
         return int(coding["untrained"].sum()) if "untrained" in coding else 0, len(coding)
 

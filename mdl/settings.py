@@ -6,9 +6,7 @@ from typing import Literal
 from conf.check import AtLeast1
 from conf.run_identity import later, only_with, unhashed
 from conf.unread_options import no_effect
-from train.settings import TrainingConfig
-
-_HELD_OUT_SHARE = 10  # of a prefix, a tenth
+from train.settings import TrainingConfig, num_held_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ class MdlSettings:
 
     def num_held_out(self, n: int) -> int:
         """Return how many of the first n examples stop the training on the others."""
-        return max(1, n // _HELD_OUT_SHARE) if self.validation == "prefix" else 0
+        return num_held_out(n) if self.validation == "prefix" else 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from conf.check import check
 from conf.groups import preset
 from erasure import progress
 from erasure.dataset import LabelledImages
-from erasure.inputs import require_same_columns, require_same_rows
+from erasure.inputs import require_same_rows
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
@@ -36,6 +36,7 @@ from train.examples_in_memory import (
     on_device,
     other_examples,
     predictor,
+    require_alike,
     require_seeds,
 )
 
@@ -108,7 +109,7 @@ def unique_information(
         ValueError: a value that is refused; says what is allowed.
     """
     require_same_rows(x, y)
-    require_same_columns(x, held_out, "held_out")
+    require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
     images, outputs = as_images(x, len(z)), outputs_for(len(classes))
     if held_out_y is None:
@@ -319,8 +320,9 @@ def _left_out(
     for j, block in enumerate(blocks):
 
         def compute(block: Tensor = block) -> Tensors:
-            parts = [_without(network, block)]
-            if refitted is not None:
+            if refitted is None:
+                parts = [_without(network, block)]
+            else:
                 parts = [_without(_linearized(refitted(int(i))), i) for i in block.split(1)]
             joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
             on_effects(block, joined.pop("outputs"), joined.pop("losses", None))

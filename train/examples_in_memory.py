@@ -106,7 +106,7 @@ def splits_of(
             splits[name] = LabelledImages(images[:0], z[:0])
         else:
             splits[name] = other_examples(given, images, classes, name)
-            require_same_columns(x, given[0], f"{name} x")
+            require_alike(x, given[0], f"{name} x")
     return splits, classes
 
 
@@ -124,6 +124,24 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
     if other.shape[1:] != images.shape[1:]:
         raise ValueError(f"{name} x has examples {list(other.shape[1:])}, but x has {list(images.shape[1:])}")
     return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
+
+
+def require_alike(x: Any, other: Any, name: str) -> None:
+    """Require other examples on the scale of x, and frames with its columns in the same order.
+
+    Raises:
+        ValueError: one holds uint8 pixels, which stand for 0..1, and the other values above 1; or other columns.
+    """
+    require_same_columns(x, other, name)
+    given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
+    pixels = [each.ndim == 4 and each.dtype == torch.uint8 for each in given]
+    if pixels[0] == pixels[1] or not all(each.numel() for each in given):
+        return
+    if float(given[pixels.index(False)].max()) > 1:
+        raise ValueError(
+            f"{name} has type {given[1].dtype}, but the training examples have {given[0].dtype}: uint8 pixels stand for "
+            "0..1, and the others go above 1: pass both in one type"
+        )
 
 
 def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:

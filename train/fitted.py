@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from erasure.dataset import LabelledImages
-from erasure.inputs import require_same_columns
 from erasure.pipeline import channel_statistics
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
@@ -27,19 +26,18 @@ from train.examples_in_memory import (
     name_of,
     on_device,
     predictor,
+    require_alike,
     require_seeds,
     splits_of,
     train_settings,
 )
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
-from train.settings import TrainSettings
+from train.settings import TrainSettings, num_held_out
 from train.stacking_rule import choose, step_multiply_adds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_HELD_OUT_SHARE = 10  # without validation examples a tenth of the examples stops the trainings
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +62,8 @@ class Fitted:
     losses: pd.DataFrame
     curve: pd.DataFrame
     _fit: Fit
-    _examples: LabelledImages  # one training example, for the shape
     _scale: tuple[Tensor, Tensor]  # mean and standard deviation by channel
-    _columns: Any  # names of x's columns
+    _example: Any  # the first of x, as it was given
 
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
         """Return every member's probabilities of the classes, [S, n, k].
@@ -77,8 +74,8 @@ class Fitted:
         Raises:
             ValueError: examples of another shape.
         """
-        require_same_columns(self._columns, x, "x")
-        images, expected = as_images(x, len(x)), self._examples.images.shape[1:]
+        require_alike(self._example, x, "x")
+        images, expected = as_images(x, len(x)), as_images(self._example, 1).shape[1:]
         if images.shape[1:] != expected:
             raise ValueError(f"x has examples {list(images.shape[1:])}: the networks take {list(expected)}")
         place = {"padding": 0, "flip": False, "device": next(iter(self.weights.values())).device}
@@ -161,8 +158,7 @@ def fit(
     name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)
     ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
     n, orders = len(images), permutations(seeds, len(images)).to(where)
-    num_held_out = max(1, n // _HELD_OUT_SHARE) if validation is None else 0
-    subsets, held_out = orders.tensor_split([n - num_held_out], dim=1)
+    subsets, held_out = orders.tensor_split([n - (num_held_out(n) if validation is None else 0)], dim=1)
     stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n], trained)
 
     def show(report: EpochReport) -> None:
@@ -170,9 +166,16 @@ def fit(
 
     with threads_for(step_multiply_adds(ensemble, stack, data["train"], trained)):
         fitted = fit_members(
-            ensemble, data, seeds, subsets, trained, show, held_out=held_out if num_held_out else None, stack=stack
+            ensemble,
+            data,
+            seeds,
+            subsets,
+            trained,
+            show,
+            held_out=held_out if validation is None else None,
+            stack=stack,
         )
-        losses = _losses(fitted, data, subsets if num_held_out else None, seeds)
+        losses = _losses(fitted, data, subsets if validation is None else None, seeds)
     rows = [row for curve in fitted.curves for row in curve.rows(n)]
     statistics = channel_statistics(images)
     return Fitted(
@@ -183,9 +186,8 @@ def fit(
         losses,
         pd.DataFrame(rows).drop(columns="n"),
         fitted,
-        LabelledImages(images[:1], splits["train"].labels[:1]),
         (statistics["channel_mean"], statistics["channel_std"]),
-        x[:1] if hasattr(x, "iloc") else None,
+        x[:1],
     )
 
 

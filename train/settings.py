@@ -86,6 +86,11 @@ class TrainSettings:
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)
 
 
+def num_held_out(n: int) -> int:
+    """Return how many of n examples stop the training on the others, where no validation examples do: a tenth."""
+    return max(1, n // 10)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
     """The configuration of a command that trains networks."""

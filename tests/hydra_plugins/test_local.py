@@ -57,7 +57,7 @@ class Executor:
 
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Executor:
-    """That of a machine with six cores and two GPUs."""
+    """Return the resources of a machine with six cores and two GPUs."""
     only = Executor()
     monkeypatch.setattr(submitit, "AutoExecutor", only)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)

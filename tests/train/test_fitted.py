@@ -111,3 +111,21 @@ def test_images_may_be_mirrored_and_one_seed_is_drawn() -> None:
 def test_what_cannot_be_trained_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(X, Y, **(QUICK | arguments))
+
+
+def test_pixels_of_another_scale_are_refused() -> None:
+    """The same images as uint8, which stand for 0..1, and as floats up to 255 are different numbers."""
+    images = RNG.integers(0, 255, (60, 1, 4, 4), dtype=np.uint8)
+    y = np.arange(60) % 3
+    fitted = fit(images, y, "linear", seeds=1, settings="quick")
+    np.testing.assert_allclose(fitted.predict_proba(images / 255), fitted.predict_proba(images), atol=1e-5)
+    with pytest.raises(
+        ValueError,
+        match=r"x has type torch.float64, but the training examples have torch.uint8: uint8 pixels stand for",
+    ):
+        fitted.predict(images.astype(float))
+    for name in ("validation", "test"):
+        with pytest.raises(
+            ValueError, match=rf"{name} x has type torch.uint8, but the training examples have torch.float64.*one type"
+        ):
+            fit(images.astype(float), y, "linear", settings="quick", **{name: (images, y)})
