@@ -139,8 +139,8 @@ def require_alike(x: Any, other: Any, name: str) -> None:
         return
     if float(given[pixels.index(False)].max()) > 1:
         raise ValueError(
-            f"{name} has type {given[1].dtype}, but the training examples have {given[0].dtype}: uint8 pixels stand for "
-            "0..1, and the others go above 1: pass both in one type"
+            f"{name} has type {given[1].dtype}, but the training examples have {given[0].dtype}: uint8 pixels stand "
+            "for 0..1, and the others go above 1: pass both in one type"
         )
 
 

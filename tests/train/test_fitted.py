@@ -125,7 +125,6 @@ def test_pixels_of_another_scale_are_refused() -> None:
     ):
         fitted.predict(images.astype(float))
     for name in ("validation", "test"):
-        with pytest.raises(
-            ValueError, match=rf"{name} x has type torch.uint8, but the training examples have torch.float64.*one type"
-        ):
-            fit(images.astype(float), y, "linear", settings="quick", **{name: (images, y)})
+        others: dict[str, Any] = {name: (images, y)}
+        with pytest.raises(ValueError, match=rf"{name} x has type torch.uint8, but the training examples .* one type"):
+            fit(images.astype(float), y, "linear", settings="quick", **others)
