@@ -102,6 +102,19 @@ class MdlResult(TrainedResult, Coded):
 
     label_entropy_bits: Bits | None = None
 
+    @property
+    def sizes(self) -> list[int]:
+        """The ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
+        sizes = [point.n for point in self.curve]
+        return sizes if sizes[-1] == self.train_size else [*sizes, self.train_size]
+
+    def blocks(self, s: int) -> list[tuple[int, float]]:
+        """Return labels and bits per label of each block of seed number s; the first pays what the others leave."""
+        losses = [point.ce_next_bits[s] for point in self.curve if point.ce_next_bits]
+        later = [(after - before, loss) for (before, after), loss in zip(pairwise(self.sizes), losses, strict=True)]
+        first = self.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
+        return [(self.sizes[0], first / self.sizes[0]), *later]
+
     def require_consistent(self) -> None:
         super().require_consistent()
         sizes = [point.n for point in self.curve]

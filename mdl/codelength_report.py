@@ -12,13 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.results import columns, figures
-from harness.results.arrange import finished, model_of, panels
-from harness.results.columns import FINALS, difference
+from harness.result import MdlResult
+from harness.results.arrange import finished, model_of, panels, rows_of
+from harness.results.columns import Column, Record, Row, difference, number, spread, values
 from harness.results.figures import Colours, Drawing, Panel, line_width
 from harness.results.run_labels import labels
-from harness.results.table import Column, Record, Row, Table, number, spread, values
+from harness.results.run_settings import setting
+from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
+from mdl.learning_curve_measures import measures_of
+from mdl.training_sizes import few_labels
+from train import final_losses_report
+from train.final_losses_report import FINALS, controls_of, results_of
 
 
 def _compression(entry: Row) -> Record:
@@ -64,6 +69,7 @@ _ON_REQUEST = (
     ),
 )  # fmt: skip
 BY_NAME = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
+_UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
 
@@ -74,7 +80,30 @@ def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
         frame: the runs (`harness.results.arrange`).
         names: columns to show, of `BY_NAME`; the usual ones by default.
     """
-    return columns.table_of(frame, names or _USUAL, _CODES, _ON_REQUEST)
+    controls = controls_of(frame)
+    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in rows_of(frame)]
+    measured = pd.DataFrame(rows, dtype=object)
+    return final_losses_report.table_of(measured, names or _USUAL, _CODES, _ON_REQUEST, _notes)
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Say what uniform and entropy codes cost, and that codelengths are of few labels or few training sizes."""
+    coded = [row for row in rows if values(row, "bits_per_label")]
+    entropies = {(k, bits) for row in coded for k in row["num_classes"] for bits in values(row, "label_entropy_bits")}
+    notes = [
+        f"log2 k is {math.log2(k):.3f} bits, the label entropy {bits:.3f}: what a label costs once the classes' shares "
+        "are known."
+        for k, bits in sorted(entropies)
+        if math.log2(k) - bits >= _UNEQUAL_BITS
+    ]
+    for result in results_of(rows):
+        code = result.config.get("mdl", {}).get("code", "blocks")
+        if isinstance(result, MdlResult) and code == "blocks" and any(result.curve[0].epochs):  # kernels have no epochs
+            said = few_labels(result.sizes, result.num_classes)
+            notes += [f"Few labels: {said}."] if said else []
+    if any(setting(row["runs"][0].config).get("mdl") == "quick" for row in rows):
+        notes.append("mdl=quick has three training sizes: codelengths come out too long.")
+    return notes
 
 
 def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
@@ -85,7 +114,7 @@ def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
             f"over {size}": (partial(draw_scaling, size), scaling_panels(finished(table), size))
             for size in ("width", "depth")
         },
-        **figures.figures_of(table),
+        **final_losses_report.figures_of(table),
     }
     return {caption: figure for caption, figure in drawn.items() if figure[1]}
 
@@ -218,4 +247,4 @@ def _increase(entry: Row) -> tuple[float, float] | None:
 
 def is_sound(entry: Row) -> bool:
     """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
-    return not entry["incomplete"] and not entry["coding_on_plateau"]
+    return not entry["incomplete"] and not any(values(entry, "coding_on_plateau"))

@@ -5,12 +5,13 @@ import logging
 import math
 from collections.abc import Sequence
 
-from harness.few_labels import FIRST_SIZE_SHARE, LEAST_FIRST_SIZE, few_labels
 from mdl.settings import MdlSettings
 
 log = logging.getLogger(__name__)
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
+_LEAST_FIRST_SIZE = 10  # or one example per class: fewer teach a network nothing that holds for others
+_FIRST_SIZE_SHARE = 47  # of all labels, unless that is more than 1,024: 48,976 CIFAR-10 training images start there
 
 
 def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:
@@ -29,7 +30,7 @@ def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list
     m = settings.num_chunks
     first = settings.min_chunk
     if first is None:
-        first = max(min(_MIN_CHUNK, total // FIRST_SIZE_SHARE), LEAST_FIRST_SIZE, num_classes)
+        first = max(min(_MIN_CHUNK, total // _FIRST_SIZE_SHARE), _LEAST_FIRST_SIZE, num_classes)
     if m * first > total:
         remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, 1))
         raise ValueError(
@@ -65,6 +66,22 @@ def rounded_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> li
     for i in largest_remainders[: total - sum(parts)]:
         parts[i] += 1
     return list(itertools.accumulate(parts))
+
+
+def few_labels(sizes: Sequence[int], num_classes: int) -> str | None:
+    """Say that the first of the networks is trained on too few examples, or that all labels are few; or None.
+
+    Args:
+        sizes: training sizes, ascending; the last is that of all labels.
+        num_classes: k.
+    """
+    least = max(_LEAST_FIRST_SIZE, num_classes)
+    if sizes[0] >= least and sizes[-1] // _FIRST_SIZE_SHARE >= least:
+        return None
+    return (
+        f"the first network learns from {sizes[0]:,} examples of {num_classes} classes and codes the next "
+        f"{sizes[1] - sizes[0]:,} of {sizes[-1]:,} labels, so that codelengths depend much on which examples come first"
+    )
 
 
 def warn_of_few(sizes: Sequence[int], num_classes: int) -> None:

@@ -18,9 +18,9 @@ from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
 from harness.example_bits import Stored, read_stored
 from harness.results.arrange import finished, panels
+from harness.results.columns import Row
 from harness.results.read import Note
 from harness.results.run_labels import Label
-from harness.results.table import Row
 from harness.sample_info_fields import Correlation, Ratio, ReferenceAgreement
 from sample_info.leave_one_out_effects import Changes
 

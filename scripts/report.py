@@ -21,7 +21,6 @@ from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results import columns, figures
 from harness.results.arrange import arrange, colours_of, finished
 from harness.results.figures import Drawing, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
@@ -34,6 +33,7 @@ from sample_info.agreement import compare_scores
 from sample_info.report.figures import figures_of as sample_info_figures
 from sample_info.report.tables import tables_of
 from scripts.command_line import argument_parser
+from train import final_losses_report
 
 MAX_FIGURES = 60  # a figure takes half a second
 Section = tuple[Table, Mapping[str, Drawing]]  # a table, and its figures by caption
@@ -109,7 +109,7 @@ def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note
         (table_of(one, chosen), figures_of(one))
         for command, table_of, figures_of in (
             ("mdl", codelength_report.table_of, codelength_report.figures_of),
-            ("train", columns.table_of, figures.figures_of),
+            ("train", final_losses_report.table_of, final_losses_report.figures_of),
         )
         for one in sorted(of(command), key=lambda one: -len(finished(one)))
     ]

@@ -51,10 +51,10 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
     """
     from harness.results.arrange import arrange
-    from harness.results.columns import table_of
-    from harness.results.figures import draw_each, draw_loss_curves
+    from harness.results.figures import draw_each
     from harness.results.table import show_with_csv
     from train import learning_order_report
+    from train.final_losses_report import draw_loss_curves, table_of
 
     comparisons = arrange(results)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")

@@ -11,13 +11,13 @@ import pandas as pd
 from conf import Options
 from conf.run_identity import identifying
 from harness.result import Result, TrainedResult
+from harness.results.columns import Row
 from harness.results.comparison import differences
 from harness.results.frames import run_frame
-from harness.results.learning_curve_measures import measures_of
 from harness.results.read import Note, StoredRun
-from harness.results.run_labels import ERASER_COLOURS, Label, display_name, eraser_colours, labels
+from harness.results.run_labels import Label, display_name, eraser_colours, labels, usual_colours
 from harness.results.run_settings import comparable, setting, setting_text, whole
-from harness.results.table import Row, file_name
+from harness.results.table import file_name
 from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
@@ -49,8 +49,7 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
         `incomplete`, a state or "2 of 5 seeds", where something is missing;
         `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm` for
         the table) and `bits_per_label_model_difference` to the first finished model under the same eraser, each None
-        where nothing is compared;
-        those of `measures_of`.
+        where nothing is compared.
     """
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
     settings = [{key: value for key, value in setting(run.config).items() if key not in CODES} for run in stored]
@@ -137,11 +136,7 @@ def _rows(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
     for part in ("model", "eraser"):
         by_seed[part] = [rows[i][part] for i in by_seed["row"].tolist()]
     compared = _differences(by_seed, rows, note)
-    measures = [measures_of(row, controls.get(row["model"])) for row in rows]
-    full = [
-        row | {name: of.get(i) for name, of in compared.items()} | numbers
-        for i, (row, numbers) in enumerate(zip(rows, measures, strict=True))
-    ]
+    full = [row | {name: of.get(i) for name, of in compared.items()} for i, row in enumerate(rows)]
     return pd.DataFrame(full, dtype=object)
 
 
@@ -250,7 +245,7 @@ def _presets(setting: Options) -> str:
 
 def label_order(label: Label) -> tuple[Any, ...]:
     """Order by names, of erasers as by their colours with the control first; then by options, numbers by size."""
-    names = list(ERASER_COLOURS)
+    names = list(usual_colours())
     position = names.index(label.name) if label.name in names else len(names)
     options = [(key, value if isinstance(value, int | float) else 0, str(value)) for key, value in label.options]
     return (position, label.name, options)

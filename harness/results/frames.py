@@ -18,7 +18,6 @@ import pandas as pd
 from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.learning_curve_measures import excess_bits
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import comparable, flatten, setting, setting_text
 
@@ -200,7 +199,8 @@ def _counts(result: TrainedResult) -> dict[str, list[Any]]:
     if every := [training.untrained for training in result.trainings if training.untrained is not None]:
         columns["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
     if isinstance(result, MdlResult):
-        columns["excess_bits"] = [excess_bits(result, s) for s in range(len(result.seeds))]
+        bits = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
+        columns["excess_bits"] = [total - result.train_size * loss for total, loss in bits]
         if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
             columns["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
     if isinstance(result, (MdlResult, TrainResult)) and result.label_entropy_bits is not None:

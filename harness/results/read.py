@@ -13,7 +13,6 @@ from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result
 from harness.result_fields import published_units
-from harness.results.learning_curve_measures import blocks_of, sizes_of
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
 from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories
@@ -126,11 +125,11 @@ def _check(result: MdlResult) -> None:
     Raises:
         ValueError: the codelengths are not those of the learning curve in bits.
     """
-    curve, total, sizes = result.curve, result.train_size, sizes_of(result)
-    dearest = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
+    curve, total, sizes = result.curve, result.train_size, result.sizes
+    max_first_block_bits = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
     for s, seed in enumerate(result.seeds):
-        later = sum(labels * loss for labels, loss in blocks_of(result, s)[1:])
-        bits = later + min(max(result.mdl.total_bits[s] - later, 0.0), dearest)
+        later = sum(labels * loss for labels, loss in result.blocks(s)[1:])
+        bits = later + min(max(result.mdl.total_bits[s] - later, 0.0), max_first_block_bits)
         expected = {
             "total_bits": bits,
             "bits_per_sample": bits / total,

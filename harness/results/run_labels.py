@@ -1,41 +1,47 @@
 """Labels of runs that are compared: names, the fewest options that tell them apart, and a colour per eraser."""
 
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import yaml
+
 from conf import Options
+from conf.groups import CONF, user_folders
 from harness.results.run_settings import flatten, whole
 
-NAMES = {  # of what is usually written otherwise than its file is called
-    "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE",
-    "qleace_truncated": "QLEACE, truncated", "lenet_published": "LeNet (published)", "alf_qleace": "ALF-QLEACE",
-    "gradient_orders": "gradient, orders", "gradient_published": "gradient (published)",
-    "random_edit": "random, equal edit",
-    "mlp": "MLP", "wide_mlp": "wide MLP", "lenet": "LeNet", "cnn": "CNN", "convnextv2": "ConvNeXt V2",
-    "swinv2": "Swin V2", "empirical_ntk": "empirical NTK", "resnet": "ResNet", "cifar10": "CIFAR-10",
-    "cifarnet": "CIFARNet", "mnist": "MNIST", "svhn": "SVHN", "mnist_svhn": "MNIST + SVHN",
-    "digits_cifar10": "digits + CIFAR-10",
-    "image_folder": "image folder", "icassava": "iCassava", "cats_vs_dogs": "cats and dogs", "imdb": "IMDB",
-}  # fmt: skip
-ERASER_COLOURS = {  # in the order of tables; Okabe & Ito's palette, safe for the colour-blind
-    "control": "#4d4d4d",
-    "leace": "#0072B2",
-    "oracle_leace": "#56B4E9",
-    "alf_qleace": "#E69F00",
-    "qleace": "#D55E00",
-    "gradient": "#009E73",
-    "random": "#CC79A7",
-}
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 _UNSAID = ("dataset", "model", "eraser", "sample_info", "setting")  # sections: "width", not "model.width"
 
 
+@functools.cache
+def _display() -> Mapping[str, Mapping[str, str]]:
+    """Return `names` and `eraser_colours` of conf/display_names.yaml, with those of the user's folders."""
+    merged: dict[str, dict[str, str]] = {"names": {}, "eraser_colours": {}}
+    for folder in (CONF, *user_folders()):
+        if (path := folder / "display_names.yaml").is_file():
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            for section, entries in merged.items():
+                entries |= content.get(section, {})
+    return merged
+
+
+def usual_colours() -> Mapping[str, str]:
+    """Return the colours of erasers by name, in the order of tables."""
+    return _display()["eraser_colours"]
+
+
+def palette() -> list[str]:
+    """Return every colour but the control's grey, for groups that are no erasers."""
+    return [*usual_colours().values(), *SPARE_COLOURS][1:]
+
+
 def display_name(name: "str | Label") -> str:
     """Return the usual spelling of a name of the command line, or of a label: "qleace" is "QLEACE"."""
-    return name.display if isinstance(name, Label) else NAMES.get(name, name)
+    return name.display if isinstance(name, Label) else _display()["names"].get(name, name)
 
 
 @dataclass(frozen=True, order=True)
@@ -79,9 +85,9 @@ C = TypeVar("C", Label, str)
 def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
     names = [column.name if isinstance(column, Label) else column for column in columns]
-    spare = itertools.cycle(SPARE_COLOURS)
+    usual, spare = usual_colours(), itertools.cycle(SPARE_COLOURS)
     return {
-        column: ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in names[:i] else next(spare)
+        column: usual[name] if name in usual and name not in names[:i] else next(spare)
         for i, (column, name) in enumerate(zip(columns, names, strict=True))
     }
 

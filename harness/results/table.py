@@ -1,13 +1,11 @@
-"""Tables for the terminal, Markdown, LaTeX and CSV, from columns that are defined once."""
+"""Tables of runs and of studies, for the terminal, Markdown, LaTeX and CSV."""
 
 import html
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Number
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,7 @@ from conf.terminal import printable
 from erasure.progress import console
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
-from harness.results.run_labels import display_name
-from harness.statistics import Spread
-
-Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
-OverSeeds = Callable[[Sequence[Any]], Any]
-Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
+from harness.results.columns import Column, Record, Row
 
 COMMON = "In several tables"  # heading of the notes that they share
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of what spreadsheets compute
@@ -36,81 +29,6 @@ _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
         "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$",
         "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: a heading, and the text and the numbers of a frame's row.
-
-    Attributes:
-        heading: the text above the column.
-        text: a function that returns the cell of a row.
-        record: a function that returns what CSV has of a row; its first number orders the rows.
-        meaning: a sentence for the notes; empty where the heading suffices.
-        name: what `--columns` calls it, and `Results.runs` where that has it; of several numbers, how theirs begin.
-    """
-
-    heading: str
-    text: Callable[[Row], str] = lambda _: ""
-    record: Callable[[Row], Record] = lambda _: {}
-    meaning: str = ""
-    name: str = ""
-
-    def key(self, row: Row) -> float | None:
-        """Return the number that orders a row in this column; None where it is ordered by its text."""
-        numbers = (one for one in self.record(row).values() if isinstance(one, int | float) and type(one) is not bool)
-        return next(filter(math.isfinite, numbers), None)
-
-
-def values(row: Row, name: str) -> list[Any]:
-    """Return the known values of a row."""
-    value = row.get(name)
-    return [one for one in (value if isinstance(value, list) else [value]) if not (one is None or one != one)]
-
-
-def word(heading: str, name: str) -> Column:
-    """Return a column of labels or names, which CSV has as the command line has them."""
-
-    return Column(heading, lambda row: display_name(row[name]), lambda row: {name: row[name]}, name=name)
-
-
-def numbers(
-    heading: str, form: str, over: Mapping[str, OverSeeds], meaning: str = "", name: str = "", scale: float = 1
-) -> Column:
-    """Return a column of numbers that are read together, `scale` times what CSV has; empty where one is unknown.
-
-    `over` has, by the name of a number, the function that makes one of those of several seeds.
-    """
-
-    def record(row: Row) -> Record:
-        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
-
-    def text(row: Row) -> str:
-        shown = record(row).values()
-        return "" if None in shown else form.format(*(scale * one for one in shown))
-
-    return Column(heading, text, record, meaning, name)
-
-
-def number(
-    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: OverSeeds = itemgetter(0)
-) -> Column:
-    """Return a column of one number (`numbers`), of seeds that are alike unless `over` says what to make of them."""
-    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale)
-
-
-def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
-    """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
-
-    def text(row: Row) -> str:
-        known = [one if scale == 1 else round(scale * one, 10) for one in values(row, name)]  # 54.45 for 0.5445
-        return format(Spread.of(known), form) if known else ""
-
-    def record(row: Row) -> Record:
-        over = Spread.of(known) if (known := values(row, name)) else None
-        return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
-
-    return Column(heading, text, record, meaning, name)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from harness.figure_helpers import (
     note_below,
     wrapped,
 )
+from harness.results.columns import Row
 from harness.results.figures import Drawing
-from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, display_name
-from harness.results.table import Row
+from harness.results.run_labels import Label, display_name, palette
 from harness.sample_info_fields import SummaryCurves
 from sample_info.report.tables import SCORES, accuracy_of, information, trials
 from sample_info.scored_examples import Examples
@@ -38,7 +38,6 @@ _LINES = {  # colours and markers by order
 }
 _ON_DARK, _ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in light and dark mode
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
-_PALETTE = [*ERASER_COLOURS.values(), *SPARE_COLOURS][1:]  # of groups; not the control's grey
 
 
 def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:
@@ -73,9 +72,10 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
     shown = {f"{wrapped(name)} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
-    if len(shown) > len(_PALETTE):
+    colours = palette()
+    if len(shown) > len(colours):
         shown = {"all": clipped.numpy()}
-    ax.hist([*shown.values()], bins=edges, stacked=True, color=_PALETTE[: len(shown)], label=[*shown])
+    ax.hist([*shown.values()], bins=edges, stacked=True, color=colours[: len(shown)], label=[*shown])
     ax.set_xscale("log")
 
 

@@ -14,9 +14,23 @@ from conf import Options
 from harness.result import InformationResult, as_json
 from harness.result_fields import Part
 from harness.results.arrange import finished, rows_of
-from harness.results.columns import RUN, SEEDS, WHO, incomplete_remarks, seeds_of
+from harness.results.columns import (
+    RUN,
+    SEEDS,
+    WHO,
+    Column,
+    Record,
+    Row,
+    incomplete_remarks,
+    number,
+    numbers,
+    seeds_of,
+    spread,
+    values,
+    word,
+)
 from harness.results.run_settings import flatten
-from harness.results.table import Column, Record, Row, Table, number, numbers, spread, values, word
+from harness.results.table import Table
 from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
 

@@ -27,7 +27,7 @@ from harness.figure_helpers import (
     save,
     wrapped,
 )
-from harness.results.run_labels import ERASER_COLOURS, SPARE_COLOURS, Label, eraser_colours
+from harness.results.run_labels import Label, eraser_colours, palette, usual_colours
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -178,7 +178,7 @@ def luminance(colour: str) -> float:
     )
 
 
-@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *SPARE_COLOURS])
+@pytest.mark.parametrize("light", [usual_colours()["control"], *palette()])
 def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
     dark = figure_helpers._DARK.get(light.lower(), light)
     assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics

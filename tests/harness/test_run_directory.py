@@ -15,7 +15,7 @@ from harness.experiment import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange, rows_of
-from harness.results.table import Row
+from harness.results.columns import Row
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
 from tests.made_up_runs import made_up

@@ -22,6 +22,7 @@ from harness.results.arrange import arrange, colours_of, finished, panels, rows_
 from harness.results.read import StoredRun, read_runs
 from mdl.codelength_report import BY_NAME, draw_learning_curves, draw_scaling, scaling_panels, table_of
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
+from train.final_losses_report import measured
 
 
 def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> list[MdlResult]:
@@ -85,9 +86,9 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
 def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
     control, erased = results(tmp_path, (0, 1, 2, 3, 4))
     crossing = BY_NAME["crossing"]
-    assert [crossing.text(entry) for entry in rows_of(compared([control, erased]))] == ["", "no"]
+    assert [crossing.text(row) for row in measured(compared([control, erased]))] == ["", "no"]
     swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
-    assert [crossing.text(entry) for entry in rows_of(compared(swapped))] == ["", "from n = 1,024, backfires"]
+    assert [crossing.text(row) for row in measured(compared(swapped))] == ["", "from n = 1,024, backfires"]
 
 
 def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes, rounded_sizes, warn_of_few
+from mdl.training_sizes import chunk_sizes, few_labels, rounded_sizes, warn_of_few
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
@@ -101,3 +101,25 @@ def test_sizes_that_are_too_few_are_warned_of(caplog: pytest.LogCaptureFixture) 
     (message,) = caplog.messages
     assert message.startswith("training sizes 2, 17, 130: the first network learns from 2 examples of 3 classes")
     assert message.endswith("; take more examples")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_classes", "few"),
+    [
+        ([27, 100, 1295], 10, False),  # the digits
+        ([1024, 5000, 48_976], 10, False),
+        ([10, 40, 470], 3, False),
+        ([10, 40, 469], 3, True),
+        ([9, 40, 1295], 3, True),
+        ([27, 100, 1295], 28, True),
+        ([50, 100, 2000], 50, True),
+    ],
+)
+def test_a_first_network_of_few_examples_and_few_labels_are_named(
+    sizes: list[int], num_classes: int, few: bool
+) -> None:
+    said = few_labels(sizes, num_classes)
+    assert (said is not None) is few
+    if said:
+        assert f"learns from {sizes[0]} examples of {num_classes} classes" in said
+        assert f"codes the next {sizes[1] - sizes[0]} of {sizes[2]:,} labels" in said

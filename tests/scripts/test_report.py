@@ -10,8 +10,9 @@ import torch
 from erasure.store.checked_files import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.results.arrange import arrange, rows_of
+from harness.results.columns import Column
 from harness.results.read import StoredRun, read_runs
-from harness.results.table import Column, Table, file_name
+from harness.results.table import Table, file_name
 from mdl.codelength_report import is_sound
 from scripts.report import folder_in, main, write_page
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run

@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.results.table import Column, Table, spread
+from harness.results.columns import Column, spread
+from harness.results.table import Table
 from scripts.report import main, write_page
 from tests.made_up_runs import ERASERS, write_information_run, write_run
 from tests.scripts.report_in_browser import (

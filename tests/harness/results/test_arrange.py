@@ -15,12 +15,13 @@ from harness.loss_curves import CurveRow
 from harness.result import MdlResult, Result
 from harness.result_fields import Timing
 from harness.results.arrange import arrange, finished, rows_of
+from harness.results.columns import Row
 from harness.results.read import StoredRun, read_runs
-from harness.results.table import Row
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
 from mdl.codelength_report import scaling_panels, table_of
 from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
+from train.final_losses_report import measured
 
 
 @pytest.fixture
@@ -281,7 +282,7 @@ def code_result(finals, test_bits=None) -> MdlResult:
 
 
 def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Row]:
-    _, entry = rows_of(arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0])
+    _, entry = measured(arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0])
     return entry["test_loss_bits_difference"], entry
 
 

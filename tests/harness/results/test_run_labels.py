@@ -1,5 +1,9 @@
 """Labels of runs: enough to tell them apart, and no more."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,3 +55,16 @@ def test_values_that_two_options_exchange_are_distinguished() -> None:
         a, b = f"a{i}", f"b{i}"
         models = [{"name": "mlp", a: x, b: y} for x, y in ((1, 1), (1, 2), (2, 1))]
         assert len({*labels([{"model": model} for model in models], ("model",))}) == 3
+
+
+def test_a_folder_of_the_users_names_and_colours_its_parts(tmp_path: Path) -> None:
+    (tmp_path / "display_names.yaml").write_text("names: {shrink: Shrinkage}\neraser_colours: {shrink: '#123456'}\n")
+    code = """
+import sys
+from conf.groups import look_in
+look_in(["--config-dir", sys.argv[1]])
+from harness.results.run_labels import display_name, eraser_colours
+print(display_name("shrink"), display_name("leace"), eraser_colours(["leace", "shrink"])["shrink"])
+"""
+    output = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert output.stdout.split() == ["Shrinkage", "LEACE", "#123456"]

@@ -6,7 +6,8 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from harness.results.table import Table, csv_of, file_name, spread, tex
+from harness.results.columns import spread
+from harness.results.table import Table, csv_of, file_name, tex
 
 
 def test_csv_has_the_columns_of_all_records() -> None:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from harness.result import TrainResult
 from harness.results.arrange import arrange, colours_of, panels
-from harness.results.figures import _epoch_axis, draw_loss_curves
 from tests.made_up_runs import write_run
+from train.final_losses_report import _epoch_axis, draw_loss_curves
 
 
 def comparison(root: Path) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.result import MdlResult
-from harness.results.learning_curve_measures import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
+from mdl.learning_curve_measures import area_bits, sample_complexity, surplus_bits
 from tests.made_up_runs import write_run
 
 
@@ -27,13 +27,11 @@ def label_by_label(result: MdlResult, s: int) -> list[float]:
 def test_sums_over_labels_are_those_of_the_formulas(result: MdlResult) -> None:
     for s in range(2):
         losses = label_by_label(result, s)
-        assert len(losses) == sum(labels for labels, _ in blocks_of(result, s)) == result.curve[-1].n
+        assert len(losses) == sum(labels for labels, _ in result.blocks(s)) == result.curve[-1].n
         for target in (0.0, 0.7, losses[-1], 9.0):
             exact = math.fsum(max(0.0, loss - target) for loss in losses)
             assert surplus_bits(result, s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
         assert area_bits(result, s) == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
-        spent = result.mdl.total_bits[s] - result.train_size * result.final.loss_bits[s]
-        assert excess_bits(result, s) == pytest.approx(spent, rel=1e-12)
 
 
 def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: MdlResult) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from harness.result import TrainResult
 from harness.results.arrange import arrange
-from harness.results.columns import table_of
 from tests.made_up_runs import write_run
+from train.final_losses_report import table_of
 
 
 @pytest.fixture

@@ -1,0 +1,47 @@
+"""Quantities of learning curves other than their codelength, in bits: docs/codes.md.
+
+Surplus description length and ε-sample complexity (Whitney et al. 2020), and the area above the last loss coded
+(Finzi et al. 2026). A seed is given by its position in the result.
+"""
+
+import math
+from typing import Any
+
+from harness.result import MdlResult
+from harness.results.columns import Row
+
+
+def area_bits(result: MdlResult, s: int) -> float:
+    """Return the area between the curve of bits per label and its last value, over all N labels."""
+    blocks = result.blocks(s)
+    return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
+
+
+def surplus_bits(result: MdlResult, s: int, epsilon: float) -> float:
+    """Return the SDL(ε), Σ_i max(loss_i - ε, 0) over the labels."""
+    return sum(labels * max(0.0, loss - epsilon) for labels, loss in result.blocks(s))
+
+
+def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
+    """Return the εSC, the least training size whose network costs ε or less per new label; infinite: above N.
+
+    New are the labels of the next block; after the last size, those of the test split.
+    """
+    losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
+    return next((n for n, loss in losses if loss <= epsilon), math.inf)
+
+
+def measures_of(row: Row, control: Row | None) -> dict[str, Any]:
+    """Return what the learning curves of a row (`harness.results.arrange`) say, partly against its control's losses."""
+    coded = {seed: member for seed, member in row["members"].items() if isinstance(member[0], MdlResult)}
+    area = [area_bits(result, s) for result, s in coded.values()]
+    measures: dict[str, Any] = {"area_bits": area, "surplus_bits": None, "sample_complexity": None}
+    targets = {} if control is None else {
+        seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()
+    }  # fmt: skip
+    if coded and targets.keys() >= coded.keys():
+        least = max(sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items())
+        above = f"> {max(result.train_size for result, _ in coded.values())}"
+        measures["sample_complexity"] = above if least == math.inf else least
+        measures["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
+    return measures
