@@ -1,0 +1,139 @@
+"""Runs divided into tables by command, dataset and setting, and the names of each table."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from conf import Options
+from harness.result import TrainedResult
+from harness.results.read import StoredRun
+from harness.results.run_labels import Label, display_name, labels
+from harness.results.run_settings import comparable, setting, setting_text, whole
+from harness.results.table import file_name
+
+# keys of a setting that may differ within a table: shown in the row label
+CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
+_COMMANDS = {"mdl": "codelengths", "train": "training", "sample_info": "sample information"}
+
+
+class TableNames(NamedTuple):
+    """What a table is about.
+
+    Attributes:
+        command: of its runs.
+        dataset: of its runs.
+        setting: how they train and code, "train=quick, mdl=quick".
+        title: all three, "mdl: CIFAR-10, train=quick, mdl=quick".
+        heading: the same as people write it, "CIFAR-10, quick".
+        table: the name of its files, such as mdl-cifar10-train-quick.
+    """
+
+    command: str
+    dataset: Label
+    setting: str
+    title: str
+    heading: str
+    table: str
+
+
+def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
+    """Divide runs by command, dataset and setting; return each part with its names, in the order of these."""
+    settings = [{key: value for key, value in setting(run.config).items() if key not in CODES} for run in runs]
+    described = _datasets(runs)
+    about = [
+        {"command": {"name": run.command}, "dataset": dataset, "setting": of}
+        for run, dataset, of in zip(runs, described, settings, strict=True)
+    ]
+    members: dict[Label, list[int]] = {}
+    for i, label in enumerate(labels(about, ("command", "dataset"))):
+        members.setdefault(label, []).append(i)
+    divided = sorted(members.items(), key=lambda item: str(item[0]))
+    groups, firsts = [[runs[i] for i in of] for _, of in divided], [of[0] for _, of in divided]
+    of_datasets = labels([{"dataset": dataset} for dataset in described], ("dataset",))
+    datasets = [_in_full(of_datasets[first], described[first]) for first in firsts]
+    files = [file_name(str(_in_full(label, described[i]))) for (label, _), i in zip(divided, firsts, strict=True)]
+    files = [name if files.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(files)]
+    headings = _headings(
+        [
+            (group[0].command, dataset, _place(described[first]) or dataset.name, settings[first])
+            for group, dataset, first in zip(groups, datasets, firsts, strict=True)
+        ]
+    )
+    named = []
+    for group, dataset, heading, name in zip(groups, datasets, headings, files, strict=True):
+        command, text = group[0].command, _setting_text(group)
+        title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
+        named.append((TableNames(command, dataset, text, title, heading, name), group))
+    return named
+
+
+def _setting_text(runs: Sequence[StoredRun]) -> str:
+    """Return the setting of a table's runs; the code goes unsaid where it differs between them."""
+    texts = {setting_text(run.config) for run in runs}
+    return texts.pop() if len(texts) == 1 else setting_text(runs[0].config, without=CODES)
+
+
+def _place(dataset: Options) -> str:
+    """Return the name of the file or folder that holds a dataset, without its ending."""
+    return PurePath(str(dataset.get("path", dataset.get("root", "")))).stem
+
+
+def _in_full(label: Label, dataset: Options) -> Label:
+    """Name a dataset's folder and normalisation, even where nothing else tells it from others."""
+    for key, usual in (("root", ""), ("normalize", "none")):
+        if (value := dataset.get(key, usual)) != usual and key not in dict(label.options):
+            label = label.with_option(key, value)
+    return label
+
+
+def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
+    """Return datasets with their sizes: one name may stand for folders of several sizes."""
+    sizes = {str(run.config["dataset"]): run.result.train_size for run in runs if isinstance(run.result, TrainedResult)}
+    described = []
+    for run in runs:
+        options = comparable({"dataset": run.config["dataset"]})["dataset"]
+        known = run.result.train_size if isinstance(run.result, TrainedResult) else None
+        size = known or sizes.get(str(run.config["dataset"]))
+        folder = {"root": options.pop("root")} if "root" in options else {}
+        described.append(options | ({"train_size": size} if size else {}) | folder)
+    paths = {PurePath(str(options["path"])) for options in described if "path" in options}
+    names = Counter(path.name for path in paths if path.suffix)
+    for options in described:  # a file without its folder, where that tells files apart
+        if names[name := PurePath(str(options.get("path", ""))).name] == 1:
+            options["path"] = name
+    return described
+
+
+def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
+    """Return a heading for each table as people write it: "CIFAR-10, quick".
+
+    Where two would be equal, the command and then the options in which the tables differ tell them apart.
+
+    Args:
+        tables: the command, the dataset, its name or that of the folder or file that holds it, and the setting of each.
+    """
+    names = [display_name(name).replace("_", " ") for _, _, name, _ in tables]
+    shown = [f"{name[:1].upper()}{name[1:]}" for name in names]
+    short = [", ".join(filter(None, [name, _presets(of)])) for name, (*_, of) in zip(shown, tables, strict=True)]
+    headings = [
+        heading if short.count(heading) == 1 else f"{heading}: {_COMMANDS.get(command, command)}"
+        for heading, (command, *_) in zip(short, tables, strict=True)
+    ]
+    options = [{**dict(dataset.options), **of} for _, dataset, _, of in tables]
+    told_apart = []
+    for heading, mine in zip(headings, options, strict=True):
+        alike = [theirs for other, theirs in zip(headings, options, strict=True) if other == heading]
+        unlike = {key: value for key, value in mine.items() if any(one.get(key) != value for one in alike)}
+        options_text = ", ".join(f"{key.rpartition('.')[2]}={whole(value)}" for key, value in unlike.items())
+        told_apart.append(f"{heading} ({options_text})" if options_text else heading)
+    return told_apart
+
+
+def _presets(setting: Options) -> str:
+    """Return the presets of training and code other than `default`: "quick", or "paper training, quick code"."""
+    train, mdl = (setting.get(group, "default") for group in ("train", "mdl"))
+    if train == mdl or "mdl" not in setting:
+        return "" if train == "default" else train
+    named = ((train, "training"), (mdl, "code"))
+    return ", ".join(f"{preset} {what}" for preset, what in named if preset != "default")
