@@ -30,7 +30,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["tables.js"]
 default_role = "literal"
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 
