@@ -58,7 +58,8 @@ _LINE_NAME = "_line_name"  # label of the texts that name lines, which `save` mo
 def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> Iterator[Figure]:
     """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height))
+        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
         yield figure
         save(figure, path, dpi)
 
@@ -68,7 +69,6 @@ def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> It
     """Yield a figure, to be written as `figure_at` does, and its panels, one above the other."""
     heights = [3.7] * (count - 1) + [last_row_inches]
     with figure_at(path, WIDTH, sum(heights)) as figure:
-        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
         yield figure, [*figure.subplots(count, 1, squeeze=False, height_ratios=heights)[:, 0]]
 
 

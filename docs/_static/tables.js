@@ -8,6 +8,7 @@ addEventListener("DOMContentLoaded", () => {
     const numbers = cells.filter((text) => /^[-+−–(]?\s*\d|^–$/.test(text));
     if (numbers.length > cells.length / 2 && cells.every((text) => text.length <= 40)) {
       table.classList.add("numbers");
+      for (const cell of table.querySelectorAll("tbody td")) cell.classList.toggle("several", cell.textContent.includes(", "));
       continue;
     }
     table.classList.add("listed");

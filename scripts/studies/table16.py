@@ -316,13 +316,13 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
                     if eraser in row:
                         mean, count = Spread.of(row[eraser]).mean, _SEEDS if name == "the paper" else len(row[eraser])
                         ax.barh(y, mean, color=_BARS[name], height=0.9)
-                        ax.text(mean + 0.1, y, f"{name}: {mean:.2f} ({seeds_text(count)})", va="center", fontsize=8)
+                        ax.text(mean + 0.1, y, f"{name}: {mean:.2f} ({seeds_text(count)})", va="center", fontsize=9)
                         y += 1
                 if y > top:
                     ticks[display_name(eraser).replace(" ", "\n")] = (top + y - 1) / 2
                     y += 0.7
             ax.grid(visible=False)
-            ax.set(title=display_name(model), xlabel="unit of Table 16", xlim=(0, 17))
+            ax.set(title=display_name(model), xlabel="unit of Table 16", xlim=(0, 18))
             ax.set_yticks([*ticks.values()], [*ticks])
             ax.tick_params(axis="y", length=0)
             ax.invert_yaxis()
