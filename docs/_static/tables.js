@@ -3,6 +3,7 @@
 addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("article table.docutils")) {
     const headings = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+    if (table.matches(".autosummary")) table.classList.add("listed");
     if (headings.length < 3) continue;
     const cells = [...table.querySelectorAll("tbody td:not(:first-child)")].map((cell) => cell.textContent.trim()).filter(Boolean);
     const numbers = cells.filter((text) => /^[-+−–(]?\s*\d|^–$/.test(text));
