@@ -28,9 +28,10 @@ html_theme = "furo"
 html_title = "erasure-mdl"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["tables_and_figures.js"]
+html_js_files = ["tables.js"]
 default_role = "literal"
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 

@@ -46,6 +46,7 @@ STYLE: Any = {  # matplotlib rc parameters
     "svg.fonttype": "none",  # text, not outlines
 }
 
+WIDTH = 6.2  # inches of a figure; its text stays legible where a telephone shrinks it
 MAX_NAMED_LINES = 8  # of a panel; more are named in a legend
 _PAD_INCHES = 0.1  # around all that is drawn
 _LONGEST_LABEL = 200  # characters
@@ -57,23 +58,18 @@ _LINE_NAME = "_line_name"  # label of the texts that name lines, which `save` mo
 def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> Iterator[Figure]:
     """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height))
+        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
         yield figure
         save(figure, path, dpi)
 
 
 @contextlib.contextmanager
 def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a figure, to be written as `figure_at` does, and its panels.
-
-    Two panels are one above the other, so that a telephone shows both; more are three per row.
-    """
-    wide = 1 if count < 3 else 3
-    heights = [3.7] * (math.ceil(count / wide) - 1) + [last_row_inches]
-    with figure_at(path, 6.0 if wide == 1 else 5.0 * wide, sum(heights)) as figure:
-        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
-        grid = figure.add_gridspec(len(heights), wide, height_ratios=heights)
-        yield figure, [figure.add_subplot(grid[divmod(i, wide)]) for i in range(count)]
+    """Yield a figure, to be written as `figure_at` does, and its panels, one above the other."""
+    heights = [3.7] * (count - 1) + [last_row_inches]
+    with figure_at(path, WIDTH, sum(heights)) as figure:
+        yield figure, [*figure.subplots(count, 1, squeeze=False, height_ratios=heights)[:, 0]]
 
 
 def save(figure: Figure, path: Path, dpi: float = 200) -> None:
@@ -127,7 +123,7 @@ def name_row(ax: Axes, name: str, **options: Any) -> None:
     """Write the name of a row of images to the left of its first."""
     ax.yaxis.set_visible(True)
     ax.set_yticks([])
-    ax.set_ylabel(wrapped(name), fontsize=9, **options)
+    ax.set_ylabel("\n".join(map(wrapped, name.splitlines())), fontsize=9, **options)
 
 
 def chance_line(ax: Axes, bits: float, label: str) -> None:

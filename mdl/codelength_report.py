@@ -123,11 +123,8 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
     """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
     compared = [(title, of) for title, entries in shown if (of := [*filter(_difference, entries)])]
     slots = sum(len(of) + (len(shown) > 1) for _, of in compared)
-    count, last_row = len(shown) + bool(compared), 3.7
-    if compared:
-        alone = count == 2 or count % 3 == 1  # no learning curves beside the bars
-        last_row = max(1.1 + 0.26 * slots, 0.0 if alone else last_row)
-    with figure_of_panels(path, count, last_row) as (figure, axes):
+    last_row = 1.1 + 0.26 * slots if compared else 3.7
+    with figure_of_panels(path, len(shown) + bool(compared), last_row) as (figure, axes):
         for (title, entries), ax in zip(shown, axes, strict=False):
             sizes: list[int] = []
             for entry in entries:

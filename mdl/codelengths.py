@@ -216,7 +216,7 @@ def codelength(
         seeds: number of seeds, or the seeds.
         sizes: number of training sizes, or the sizes, ascending, the last all examples; by default ten in geometric
             progression.
-        settings: of the training of networks: a choice of `conf/train`, or `TrainSettings`.
+        settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`.
         validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
             needs nothing but x and y.
         test: examples (x, y) on which every trained model is scored as well.

@@ -15,7 +15,7 @@ import torch
 from conf.command_process import exit_code
 from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.store.atomic_files import write_text
-from harness.figure_helpers import figure_at
+from harness.figure_helpers import WIDTH, figure_at, name_lines, note_below
 from harness.results.run_labels import display_name, eraser_colours
 from harness.results.table import Table
 from scripts.command_line import argument_parser, positive
@@ -100,25 +100,23 @@ def _gaps(spectrum: OrderSpectrum) -> list[str]:
 
 
 def draw(spectra: Spectra, path: Path) -> None:
-    """Draw a panel for each split and number of directions; bounds for shuffled labels as hollow points."""
+    """Draw a panel for each split and number of directions; bounds on what was not detected as hollow points."""
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
     colours = eraser_colours(erasers)
-    splits = list(dict.fromkeys(split for _, split in spectra))
-    wide = max(len(spectra_of_split) for spectra_of_split in spectra.values())
-    with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
-        panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
+    shown = list(dict.fromkeys((split, s.directions) for (_, split), of_split in spectra.items() for s in of_split))
+    with figure_at(path, WIDTH, 2.7 * len(shown)) as figure:
+        panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for (eraser, split), spectra_of_split in spectra.items():
             shift = (erasers.index(eraser) - len(erasers) / 2) * 0.05
-            for ax, s in zip(panels[splits.index(split)], spectra_of_split, strict=False):
+            for s in spectra_of_split:
+                ax = panels[shown.index((split, s.directions))]
                 _curve(ax, s, display_name(eraser), colours[eraser], shift)
                 ax.set(title=f"{split}, {s.directions} directions", yscale="log")
+                ax.set_ylabel("between classes\n(% of energy)")
                 ax.set_xticks(range(1, len(s.shares) + 1))
-        for ax in panels[-1]:
-            ax.set_xlabel("order")
-        for ax in panels[:, 0]:
-            ax.set_ylabel("between classes (% of energy)")
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", title="± 2 standard errors;\n▽ at most, if anything")
+        panels[-1].set_xlabel("order")
+        name_lines(figure, panels.tolist())
+        note_below(figure, "Bars: ± 2 standard errors. ▽: not detected, at most this.")
 
 
 def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:

@@ -50,7 +50,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     first = next(iter(erased.values()))
     labels = first.splits[split].labels
     shown = _classes_in_turn(labels, count)
-    size = (1.0 * len(shown) + 1.6, 1.03 * len(erased) + 0.32)
+    size = (0.45 * len(shown) + 1.6, 0.48 * len(erased) + 0.32)
     figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
     for row, (name, dataset) in zip(axes, erased.items(), strict=True):
         for ax, image in zip(row, dataset.pixels(dataset.splits[split].images[shown]), strict=True):

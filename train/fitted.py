@@ -140,7 +140,7 @@ def fit(
             does, and is not trained on.
         test: examples (x, y) on which the networks are scored as well.
         seeds: number of seeds, or the seeds.
-        settings: a choice of `conf/train`, or `TrainSettings`.
+        settings: a choice of `train=`, such as "quick", or `TrainSettings`.
         flip: whether images may be mirrored in training.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.

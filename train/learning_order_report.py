@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from harness.figure_helpers import band, figure_at, name_lines, wrapped
+from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import rows_of
@@ -170,25 +170,27 @@ def table_of(frame: pd.DataFrame) -> Table:
 
 
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
-    """Draw losses over optimiser steps, a row of panels per model and a column per eraser; the last names the lines.
+    """Draw losses over optimiser steps, a row of panels per eraser and a column per model.
 
-    Dots: half of the fall is reached, of other samples than class means half of the fall below the lowest loss there.
+    Each line is named once, in the last column. Dots: half of the fall is reached, of other samples than class means
+    half of the fall below the lowest loss there.
     """
     erasers = [eraser for eraser in colours if any(entry["eraser"] == eraser for _, of in panels for entry in of)]
-    with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(panels) + 0.6) as figure:
-        axes = figure.subplots(len(panels), len(erasers), sharex=True, sharey=True, squeeze=False)
-        for (title, entries), along in zip(panels, axes, strict=True):
-            entries = sorted(entries, key=lambda entry: erasers.index(entry["eraser"]))
-            last = {name: entry["eraser"] for entry in entries for name in samples_of(entry)}  # the panel with its name
-            for entry in entries:
-                ax = along[erasers.index(entry["eraser"])]
+    with figure_at(path, WIDTH, 2.3 * len(erasers) + 0.6) as figure:
+        axes = figure.subplots(len(erasers), len(panels), sharex=True, sharey=True, squeeze=False)
+        named = {(column, name) for column in range(len(panels) - 1) for name in NAMES}
+        for column, (title, entries) in enumerate(panels):
+            for entry in sorted(entries, key=lambda entry: erasers.index(entry["eraser"])):
+                ax = axes[erasers.index(entry["eraser"]), column]
                 samples = samples_of(entry)
                 for name, curves in samples.items():
-                    label = NAMES[name] if last[name] == entry["eraser"] else None
+                    label = None if (column, name) in named else NAMES[name]
+                    named.add((column, name))
                     _draw_losses(ax, name, curves, samples.get("order1"), label)
-                ax.set_title(wrapped(f"{title}, {wrapped(entry['eraser'].display)}", 3.0), fontsize=10)
+                ax.set_title(wrapped(f"{title}, {wrapped(entry['eraser'].display)}", 2.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
-            along[0].set_ylabel("loss (bits per label)")
+        for ax in axes[:, 0]:
+            ax.set_ylabel("loss (bits per label)", fontsize=10)
         samples = (samples_of(entry) for _, entries in panels for entry in entries)
         chance = max(losses[0] for of_entry in samples for curves in of_entry.values() for _, losses, _ in curves)
         axes[0, 0].set(xscale="symlog", ylim=(0, 2 * chance))

@@ -16,7 +16,7 @@ from harness.results.run_labels import Label
 Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Row]]
 Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
-MAX_PANELS = 5  # of one figure, besides the costs of erasure; more would be too small to print
+MAX_PANELS = 3  # of one figure, besides the costs of erasure; more would not fit on a printed page
 
 
 def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colours, path: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """Figures: a run's scores and images, accuracy of its summaries; how scores move and agree between runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +14,7 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from harness.figure_helpers import (
+    WIDTH,
     band,
     draw_image,
     figure_at,
@@ -37,21 +39,23 @@ _LINES = {  # colours and markers by order
     "random": ("#4d4d4d", "x"),
 }
 _ON_DARK, _ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in light and dark mode
-_TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
+_COLUMNS = 5  # of images
+_TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of a column at size 6
+_NAME_INCHES = 1.5  # of a group's name beside its histogram
 
 
 def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:
     """Draw histograms of scores by group, or else by class, and the ten most and least informative examples by F-SI."""
     classes = {name: examples.labels.cpu() == j for j, name in enumerate(examples.dataset.class_names)}
     parts = examples.groups.masks() or classes
-    with figure_at(path, 11, 7.2, dpi=120) as figure:
-        above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
-        axes = above.subplots(1, len(scores), squeeze=False)[0]
+    heights = (2.4 * len(scores), 5.6)
+    with figure_at(path, WIDTH, sum(heights), dpi=120) as figure:
+        above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=heights))
+        axes = above.subplots(len(scores), 1, squeeze=False)[:, 0]
         for ax, (name, values) in zip(axes, scores.items(), strict=True):
             _histogram(ax, values, parts)
             ax.set(xlabel=f"{SCORES[name]} (nats)", ylabel="examples")
-        axes[0].legend(fontsize=9)
-        figure.suptitle(title_of(examples))
+        axes[0].set_title(title_of(examples), fontsize=10)
         _grid(below, examples, scores["f_si_nats"])
     return path
 
@@ -71,23 +75,29 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
     low, high = float(positive.min()), float(positive.max())
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
-    shown = {f"{wrapped(name)} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
+    shown = {
+        wrapped(f"{name} ({int(mask.sum())})", _NAME_INCHES): clipped[mask].numpy() for name, mask in parts.items()
+    }
     colours = palette()
     if len(shown) > len(colours):
         shown = {"all": clipped.numpy()}
     ax.hist([*shown.values()], bins=edges, stacked=True, color=colours[: len(shown)], label=[*shown])
     ax.set_xscale("log")
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=0.8, fontsize=9, reverse=True)  # as they stand
 
 
 def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     order = scores.argsort(descending=True)
     count = min(10, len(order))
-    rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
+    ends = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
+    rows_each = math.ceil(count / _COLUMNS)
     with mpl.rc_context({"axes.grid": False}):
-        axes = figure.subplots(2, count, squeeze=False)
+        axes = figure.subplots(2 * rows_each, min(count, _COLUMNS), squeeze=False)
     class_names, are_vectors = examples.dataset.class_names, examples.x[0, 0].numel() == 1
-    for row, (title, positions) in zip(axes, rows.items(), strict=True):
-        for ax, position in zip(row, positions.tolist(), strict=True):
+    for rows, (title, positions) in zip((axes[:rows_each], axes[rows_each:]), ends.items(), strict=True):
+        for ax in rows.flat[count:]:
+            ax.set_visible(False)
+        for ax, position in zip(rows.flat, positions.tolist(), strict=False):
             if are_vectors:
                 text = wrapped(examples.names[position], _TEXT_INCHES)
                 ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
@@ -99,7 +109,7 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)
-        name_row(row[0], title)
+        name_row(rows[0, 0], title)
 
 
 SummaryPanel = tuple[str, str, SummaryCurves]  # title, which accuracy (`accuracy_of`), summaries

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
-from harness.figure_helpers import figure_at
+from harness.figure_helpers import WIDTH, figure_at, name_lines
 from harness.results.table import Table
 from models.mup import Parametrization
 from scripts.images_for_benchmarks import standardised_digits
@@ -100,26 +101,27 @@ def print_table(results: Results) -> None:
 
 def draw(names: Sequence[str], results: Results, path: Path) -> None:
     """Draw a row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
-    with figure_at(path, 9.4, 2.8 * len(names)) as figure:
+    with figure_at(path, WIDTH, 2.8 * len(names)) as figure:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, losses = axes[row][column], results[name, parametrization]
             for shade, (width, by_rate) in zip(np.linspace(0.2, 0.7, len(losses)), losses.items(), strict=True):
                 colour, rates = mpl.colormaps["viridis_r"](shade), sorted(by_rate)
                 bits = [by_rate[rate] for rate in rates]
-                ax.plot(rates, bits, color=colour, marker="o", markersize=3, label=f"{width}")
+                ax.plot(rates, bits, color=colour, marker="o", markersize=3, label=f"width {width}" if column else None)
                 ax.plot([optimum(by_rate)], [min(bits)], marker="v", markersize=9, color=colour)
             ax.axhline(math.log2(10), color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-            title = f"{TITLES[parametrization]}: optimum moves × {movement(losses):.1f}"
-            ax.set(xscale="log", yscale="log", title=title)
+            ax.set(xscale="log", yscale="log")
+            ax.yaxis.set_minor_formatter(NullFormatter())
+            moved = f"optimum moves × {movement(losses):.1f}"
+            ax.set_title(moved if row else f"{TITLES[parametrization]}\n{moved}", fontsize=10)
             lowest = min(min(each.values()) for p in PARAMETRIZATIONS for each in results[name, p].values())
             ax.set_ylim(0.8 * lowest, 2 * math.log2(10))
             if row == len(names) - 1:
-                ax.set_xlabel("learning rate at base width")
+                ax.set_xlabel("learning rate\nat base width")
             if not column:
                 ax.set_ylabel(f"{name}\nloss (bits per label)")
-            else:  # outside the panels
-                ax.legend(title="width", fontsize=9, loc="center left", bbox_to_anchor=(1.02, 0.5))
+        name_lines(figure, axes.flatten().tolist())
 
 
 if __name__ == "__main__":

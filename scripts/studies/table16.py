@@ -27,7 +27,7 @@ import pandas as pd
 
 from conf import Options
 from conf.command_process import exit_code
-from harness.figure_helpers import figure_at
+from harness.figure_helpers import WIDTH, figure_at
 from harness.result import MdlResult, TrainedResult, read_result
 from harness.result_fields import published_units
 from harness.results.run_labels import display_name
@@ -301,25 +301,28 @@ _BARS = {"the paper": "#4d4d4d", "ours": "#56B4E9", "best match": "#E69F00"}
 
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw the first table: a panel for each network that was run, a labelled bar for each cell."""
-    models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
-    with figure_at(path, 6 * len(models), 6.4) as figure:
-        for ax, model in zip(figure.subplots(1, len(models), squeeze=False)[0], models, strict=True):
+    panels = {}
+    for model in (model for model in ENTRIES if any(cell.model == model for cell in cells)):
+        recipes = {"the paper": PAPER, "ours": OURS, "best match": _BEST.get(model, "")}
+        panels[model] = {name: seeds_of(cells, recipe, model) for name, recipe in recipes.items()}
+    heights = [1.0 + 0.22 * sum(map(len, rows.values())) for rows in panels.values()]
+    with figure_at(path, WIDTH, sum(heights)) as figure:
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for ax, (model, rows) in zip(axes, panels.items(), strict=True):
             y, ticks = 0.0, {}
-            recipes = {"the paper": PAPER, "ours": OURS, "best match": _BEST.get(model, "")}
-            rows = {name: seeds_of(cells, recipe, model) for name, recipe in recipes.items()}
             for eraser in ERASERS:
                 top = y
                 for name, row in rows.items():
                     if eraser in row:
                         mean, count = Spread.of(row[eraser]).mean, _SEEDS if name == "the paper" else len(row[eraser])
                         ax.barh(y, mean, color=_BARS[name], height=0.9)
-                        ax.text(mean + 0.1, y, f"{name}: {mean:.2f} ({seeds_text(count)})", va="center", fontsize=8)
+                        ax.text(mean + 0.1, y, f"{name}: {mean:.2f} ({seeds_text(count)})", va="center", fontsize=9)
                         y += 1
                 if y > top:
                     ticks[display_name(eraser).replace(" ", "\n")] = (top + y - 1) / 2
                     y += 0.7
             ax.grid(visible=False)
-            ax.set(title=display_name(model), xlabel="unit of Table 16", xlim=(0, 17))
+            ax.set(title=display_name(model), xlabel="unit of Table 16", xlim=(0, 18))
             ax.set_yticks([*ticks.values()], [*ticks])
             ax.tick_params(axis="y", length=0)
             ax.invert_yaxis()

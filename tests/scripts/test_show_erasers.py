@@ -16,7 +16,7 @@ def test_grid(tmp_path: Path, capsys, real_figures) -> None:
     with Image.open(path) as image:
         width, height = image.size
         colours = image.convert("L").getextrema()
-    assert width / height == pytest.approx((4 + 1.6) / (3 * 1.03 + 0.3), rel=0.1)
+    assert width / height == pytest.approx((4 * 0.45 + 1.6) / (3 * 0.48 + 0.32), rel=0.1)
     assert colours == (0, 255)
 
 

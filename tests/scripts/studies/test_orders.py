@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from scripts.studies import orders
 from tests.made_up_runs import write_run
@@ -17,7 +16,7 @@ def certificate(train: list[float] | None) -> dict:
     return {"train": numbers | shares, "test": numbers}
 
 
-def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture, real_figures) -> None:
+def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for eraser, model, left in (("leace", "mlp", LEFT), ("control", "mlp", None), ("leace", "linear", LEFT)):
         write_run(tmp_path / "runs", eraser=eraser, model=model, certificate=certificate(left))
     assert orders.main([str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
@@ -26,8 +25,6 @@ def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.Cap
     control, leace = ([cell.strip() for cell in line.split("|")[1:]] for line in lines[2:4])
     assert control[:3] == ["control", "", ""]
     assert leace[:2] == ["LEACE", "18, –, 2.3, 1.1"]
-    with Image.open(tmp_path / "out.png") as image:
-        assert min(image.size) > 300
     with pytest.raises(SystemExit):
         orders.main([str(tmp_path / "nowhere")])
     assert "no finished run" in capsys.readouterr().err
