@@ -1,8 +1,9 @@
 """Schedule-free AdamW over one flat buffer, whose averaged weights can be read and whose members can leave."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -73,13 +74,7 @@ class ScheduleFree:
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Update all parameters with their gradients, given in the order of the parameters."""
         beta1, beta2 = self._betas
-        lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
-        self._lr_max = max(lr, self._lr_max)
-        self._k += 1
-        weight = self._k**self._power * self._lr_max**2
-        self._weight_sum += weight
-        c = weight / self._weight_sum if self._weight_sum else 0.0  # weight of the newest iterate in x
-        root = math.sqrt(1 - beta2**self._k)  # of Adam's bias correction
+        lr, c, root = self._next_rates()
         for y, z, v, gradient, factor in self._blocks(gradients):
             scratch = self._scratch[: len(y)]
             v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -89,6 +84,44 @@ class ScheduleFree:
                 scratch.add_(y, alpha=self._decay / (factor * root))
             y.lerp_(z, c).add_(scratch, alpha=lr * factor * root * (beta1 * (1 - c) - 1))
             z.sub_(scratch, alpha=lr * factor * root)
+
+    def next_coefficients(self) -> Tensor:
+        """Begin a step that `compiled_step` completes; return its coefficients on the device, [learning rates, 5]."""
+        (beta1, _), factors = self._betas, sorted({*self._factors.values()})
+        lr, c, root = self._next_rates()
+        rows = [
+            [c, _EPS * root, self._decay / (f * root), lr * f * root * (beta1 * (1 - c) - 1), lr * f * root]
+            for f in factors
+        ]
+        return torch.tensor(rows, dtype=self._y.dtype).to(self._y.device, non_blocking=True)
+
+    @torch.no_grad()
+    def compiled_step(self, gradients: Sequence[Tensor], coefficients: Tensor) -> None:
+        """Update all parameters as `step` does, to rounding, in one compiled kernel for each block.
+
+        Nothing changes on the host, so that a CUDA graph can hold it.
+
+        Args:
+            gradients: in the order of the parameters.
+            coefficients: of this step, from `next_coefficients`.
+        """
+        rows = dict(zip(sorted({*self._factors.values()}), coefficients, strict=True))
+        for y, z, v, gradient, factor in self._blocks(gradients):
+            _compiled_update()(y, z, v, gradient, rows[factor], self._betas[1])
+
+    def _next_rates(self) -> tuple[float, float, float]:
+        """Count a step.
+
+        Returns:
+            the learning rate, the newest iterate's weight in x, and the root of Adam's bias correction.
+        """
+        lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
+        self._lr_max = max(lr, self._lr_max)
+        self._k += 1
+        weight = self._k**self._power * self._lr_max**2
+        self._weight_sum += weight
+        c = weight / self._weight_sum if self._weight_sum else 0.0
+        return lr, c, math.sqrt(1 - self._betas[1] ** self._k)
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
@@ -165,3 +198,17 @@ class ScheduleFree:
             return gradients[segment.positions[0]].reshape(-1)
         gathered = self._gathered[: segment.stop - segment.start]
         return torch.cat([gradients[position].reshape(-1) for position in segment.positions], out=gathered)
+
+
+def _update(y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, coefficients: Tensor, beta2: float) -> None:
+    """Update a block in place, in one pass over memory where it is compiled."""
+    c, eps, decay, toward_x, toward_z = coefficients.unbind()
+    v.lerp_(gradient * gradient, 1 - beta2)
+    change = gradient / (v.sqrt() + eps) + decay * y
+    y.copy_(torch.lerp(y, z, c) + toward_x * change)
+    z.sub_(toward_z * change)
+
+
+@cache
+def _compiled_update() -> Callable[..., None]:
+    return torch.compile(_update, dynamic=True)

@@ -59,6 +59,9 @@ class TrainSettings:
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
             architecture, image size and device (`train.stacking_rule`). Results agree to floating-point reordering.
+        compile: compile forward pass, backward pass and update by `torch.compile`: equal to rounding; each shape takes
+            seconds to minutes before its first step. "auto" means false until it is measured on a GPU
+            (`scripts.benchmarks.train`).
         protocol: "standard", ours, or "published": the procedure of the paper's code, for `python -m mdl` alone. It
             uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding` and
             `precision` (of weights and optimizer as well), and its own options.
@@ -81,6 +84,7 @@ class TrainSettings:
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: AtLeast1
     stack: Literal["auto", "all", "one"] = unhashed("auto")
+    compile: Literal["auto"] | bool = unhashed("auto")
     protocol: Literal["standard", "published"] = later("standard")
     published: PublishedSettings = field(default_factory=PublishedSettings, metadata=only_with(protocol="published"))
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)

@@ -1,6 +1,9 @@
 """The training loop: a stack of members takes steps, round by round, until all members have finished."""
 
+import importlib.util
 import math
+import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +20,8 @@ from train.malloc import keep_freed_memory
 from train.out_of_memory_advice import advice
 from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
+
+TrainingStep = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _FORMAT = 3  # version of the saved state; states of other versions are not restored
 # Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
@@ -70,7 +75,7 @@ class Trainer(ABC):
         self.active = list(range(len(seeds)))
         self.round = self.step = 0
         self.before_step: Callable[[], None] = lambda: None
-        self._gradients = self._graphed_gradients()
+        self._take_step = self._new_step()
 
     def run(self) -> None:
         """Train until every member has finished.
@@ -96,9 +101,7 @@ class Trainer(ABC):
         with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
             for x, z, factors in self._batches(draws):
                 self.before_step()
-                losses, gradients = self._gradients(x, z, factors)
-                self.optimizer.step(gradients)
-                yield losses
+                yield self._take_step(x, z, factors)
 
     def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
@@ -130,10 +133,10 @@ class Trainer(ABC):
         self.active = [self.active[position] for position in positions]
         if self.active:
             self.optimizer.keep_members(torch.tensor(positions, device=self.examples.labels.device))
-        self._gradients = self._graphed_gradients()  # the weights have moved, or no graph is needed any more
+        self._take_step = self._new_step()  # the weights have moved, or no graph is needed any more
 
-    def _graphed_gradients(self) -> GraphedFunction[tuple[Tensor, Sequence[Tensor]]]:
-        return GraphedFunction(lambda *batch: self.ensemble.gradients(self.optimizer.weights, *batch))
+    def _new_step(self) -> TrainingStep:
+        return training_step(self.ensemble, self.optimizer, compiled=self.settings.compile is True)
 
     @property
     def finished(self) -> bool:
@@ -175,6 +178,50 @@ class Trainer(ABC):
     @abstractmethod
     def _restore_own(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Restore the procedure's part of the state."""
+
+
+def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool = False) -> TrainingStep:
+    """Return a function that takes a step on images, labels and factors, and returns the members' losses [S].
+
+    On a GPU the gradients are a CUDA graph; compiled, the update is a part of it.
+
+    Raises:
+        ValueError: compiled, without a compiler.
+    """
+    if compiled:
+        require_compiler(next(iter(optimizer.weights.values())).device)
+
+        def whole(x: Tensor, z: Tensor, factors: Tensor, coefficients: Tensor) -> Tensor:
+            losses, slopes = ensemble.gradients(optimizer.weights, x, z, factors, compiled=True)
+            optimizer.compiled_step(slopes, coefficients)
+            return losses
+
+        graphed = GraphedFunction(whole)
+        return lambda x, z, factors: graphed(x, z, factors, optimizer.next_coefficients())
+
+    gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
+
+    def step(x: Tensor, z: Tensor, factors: Tensor) -> Tensor:
+        losses, slopes = gradients(x, z, factors)
+        optimizer.step(slopes)
+        return losses
+
+    return step
+
+
+def require_compiler(device: torch.device) -> None:
+    """Refuse train.compile=true where `torch.compile` has no compiler for the device.
+
+    Raises:
+        ValueError: names what is missing.
+    """
+    if device.type == "cuda":
+        missing = None if importlib.util.find_spec("triton") else "triton, which comes with PyTorch for CUDA"
+    else:
+        compiler = os.environ.get("CXX", "g++")
+        missing = None if shutil.which(compiler) else f"a C++ compiler ({compiler})"
+    if missing:
+        raise ValueError(f"train.compile=true on {device.type}: needs {missing}; install it, or choose auto or false")
 
 
 class NonFiniteLossError(RuntimeError):

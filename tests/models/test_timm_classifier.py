@@ -1,8 +1,11 @@
-"""ConvNeXt V2 and Swin V2: sizes, what they refuse and what they warn of."""
+"""ConvNeXt V2 and Swin V2: sizes, refusals, warnings, and other ways to compute the same."""
 
 import logging
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from models.convnextv2 import ConvNeXtV2
 from models.swinv2 import SwinV2
@@ -45,3 +48,22 @@ def test_heads_grow_with_width_and_blocks_with_depth() -> None:
         for block in range(blocks):
             scale = model.get_parameter(f"network.layers.{stage}.blocks.{block}.attn.logit_scale")
             assert len(scale) == 3 * 2**stage
+
+
+@pytest.mark.parametrize(("kind", "way"), [(ConvNeXtV2, "channels_last"), (SwinV2, "fused_attention")])
+def test_another_way_computes_the_same(kind: Any, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (3, 32, 32)  # Swin V2 shifts its windows
+    x = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))
+    computed: list[list[Tensor]] = []
+    for chosen in (False, True):
+        monkeypatch.setattr(kind, way, chosen)
+        model = kind(shape, 10, width=20, depth=2, drop_path=0.0, parametrization="mup")
+        model.reset_parameters(draws := torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            for parameter in model.parameters():  # readouts start at zero
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=draws))
+        logits = model(x)
+        computed.append([logits.detach(), *torch.autograd.grad(logits.square().sum(), list(model.parameters()))])
+    for one, other in zip(*computed, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * float(one.abs().max().clamp_min(1)))
+    assert not all(torch.equal(one, other) for one, other in zip(*computed, strict=True))  # it is another way
