@@ -1,4 +1,4 @@
-"""Schedule-free AdamW over one flat buffer, whose averaged weights can be read and whose members can leave."""
+"""Schedule-free AdamW over flat buffers: averaged weights can be read at any time, and members can leave."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 _EPS = 1e-8
-_BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch then stay in cache
-_LARGE = 2**18  # elements from which a gradient is read where it lies instead of being gathered with others
+_BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch stay in cache
+_LARGE = 2**18  # elements from which a gradient is read in place instead of being gathered with others
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,20 @@ class _Segment:
 
     start: int
     stop: int
-    positions: Sequence[int]  # of its parameters, in the order of `parameters`
+    positions: Sequence[int]  # of the segment's parameters, in the order of `parameters`
     factor: float
 
 
 class ScheduleFree:
     """Schedule-free AdamW (Defazio et al. 2024) over named parameters that may carry a leading member axis.
 
-    Computes what `schedulefree.AdamWScheduleFree` computes, to rounding, in a handful of kernels: parameters
-    and their states lie side by side in flat buffers. The library's `eval()` and `train()` rewrite the weights
-    in place and are not exact inverses; here the averaged sequence x is computed separately from the training sequence
-    y, so that reading x changes nothing.
+    Results equal those of `schedulefree.AdamWScheduleFree` to rounding. Parameters and their states lie side by side in
+    flat buffers, so that a step takes few kernels. The library's `eval()` and `train()` rewrite the weights in place
+    and are not exact inverses. Here the averaged sequence x is computed apart from the training sequence y, so reading
+    x changes nothing.
 
-    The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`: an optimizer that
-    replaces this one in `train.trainer.Trainer` needs all six.
+    The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`, and for compiled steps
+    `next_coefficients` and `compiled_step`. An optimizer that replaces this one in `train.trainer.Trainer` needs them.
 
     Attributes:
         weights: y by name, leaves of autograd that `step` updates in place.
@@ -45,9 +45,9 @@ class ScheduleFree:
         betas: β₁ and β₂.
         weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
             so that the time over which weights are forgotten does not depend on width.
-        warmup_steps: over which learning rates rise linearly from zero.
-        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
-            on the way, as where data grows, later ones should weigh more.
+        warmup_steps: steps over which learning rates rise linearly from zero.
+        average_power: r; the k-th iterate has weight k^r in the average x. 0 weighs all alike; later iterates should
+            weigh more where the loss changes during training, as it does when examples are added.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ScheduleFree:
             z.sub_(scratch, alpha=lr * factor * root)
 
     def next_coefficients(self) -> Tensor:
-        """Begin a step that `compiled_step` completes; return its coefficients on the device, [learning rates, 5]."""
+        """Count a step, and return its coefficients for `compiled_step` on the device, [learning rates, 5]."""
         (beta1, _), factors = self._betas, sorted({*self._factors.values()})
         lr, c, root = self._next_rates()
         rows = [
@@ -97,9 +97,9 @@ class ScheduleFree:
 
     @torch.no_grad()
     def compiled_step(self, gradients: Sequence[Tensor], coefficients: Tensor) -> None:
-        """Update all parameters as `step` does, to rounding, in one compiled kernel for each block.
+        """Update all parameters as `step` does, to rounding, with one compiled kernel for each block.
 
-        Nothing changes on the host, so that a CUDA graph can hold it.
+        Only tensors on the device change, so that a CUDA graph can capture the update.
 
         Args:
             gradients: in the order of the parameters.
@@ -125,12 +125,12 @@ class ScheduleFree:
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """Return a copy of the averaged weights x by name, in the order of the parameters."""
+        """Return the averaged weights x by name, as a copy, in the order of the parameters."""
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
     def keep_members(self, members: Tensor) -> None:
-        """Drop all members but `members` (indices into the leading axis)."""
+        """Keep the members at these indices of the leading axis, and drop the others."""
         y, z, v = (
             {name: view[members] for name, view in self._views(buffer).items()}
             for buffer in (self._y, self._z, self._v)
@@ -145,7 +145,7 @@ class ScheduleFree:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Go on where another optimiser of as many members of the same parameters stood."""
+        """Continue from the state of another optimizer with the same parameters and number of members."""
         for name, buffer in (("y", self._y), ("z", self._z), ("v", self._v)):
             buffer.copy_(tensors[name])
         self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))

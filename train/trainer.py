@@ -1,9 +1,6 @@
 """The training loop: a stack of members takes steps, round by round, until all members have finished."""
 
-import importlib.util
 import math
-import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,27 +9,24 @@ import torch
 from torch import Tensor
 
 from train.checkpoint import State
-from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble, Weights
-from train.epoch_randomness import Draws
-from train.malloc import keep_freed_memory
-from train.out_of_memory_advice import advice
+from train.memory import advice, keep_freed_memory
+from train.randomness import Draws
 from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
-
-TrainingStep = Callable[[Tensor, Tensor, Tensor], Tensor]
+from train.training_step import TrainingStep, training_step
 
 _FORMAT = 3  # version of the saved state; states of other versions are not restored
-# Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
+# Bytes of images gathered at a time: they fit the CPU's caches, or outweigh the launch of a CUDA kernel.
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}
 
 
 class Trainer(ABC):
-    """A stack of members in training: their weights, their optimizer, and how far they are.
+    """A stack of members in training: their weights, their optimizer, and their progress.
 
-    A subclass is a procedure. It says which examples a round of steps takes, and what happens between two rounds:
-    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayCode` codes the next
+    A subclass is a procedure. It determines the examples of a round of steps, and what happens between two rounds:
+    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayTrainer` codes the next
     labels before it learns them.
 
     Args:
@@ -46,7 +40,7 @@ class Trainer(ABC):
     Attributes:
         active: members that are still training, as positions in `seeds`.
         round: number of finished rounds: epochs, or batches of the replay code.
-        step: number of steps taken in the present round.
+        step: number of steps taken in the current round.
         before_step: called before every step. `Checkpoints.continued` sets it to a function that saves the state when
             due, and that may raise.
     """
@@ -92,10 +86,10 @@ class Trainer(ABC):
             self.end_round()
 
     def _steps(self, draws: Draws) -> Iterator[Tensor]:
-        """Take the steps of a round that are left. Nothing here waits for the device.
+        """Take the remaining steps of a round, without waiting for the device.
 
         Yields:
-            the members' losses [S] in nats on a step's batch, once the step is taken; on a GPU the next step overwrites
+            The members' losses [S] in nats on each step's batch, after the step. On a GPU the next step overwrites
             them.
         """
         with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
@@ -104,7 +98,7 @@ class Trainer(ABC):
                 yield self._take_step(x, z, factors)
 
     def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        """Yield images [S, B, C, H, W], labels and factors of each step; several batches are gathered at once."""
         index = draws.positions
         batch_bytes = index[0].numel() * math.prod(self.examples.image_shape) * self.examples.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
@@ -116,17 +110,17 @@ class Trainer(ABC):
 
     @abstractmethod
     def begin_round(self) -> Draws:
-        """Do what precedes a round's first step, and return the draws of all its steps.
+        """Prepare a round, and return the draws of all its steps.
 
-        An interrupted round begins again with the same draws; steps that were taken are skipped.
+        An interrupted round begins again with the same draws, and skips the steps that were taken.
         """
 
     def after_step(self, losses: Tensor) -> None:  # noqa: B027
-        """Note the losses [S] of a step, without waiting for the device; by default nothing."""
+        """Record the losses [S] of a step, without waiting for the device; by default nothing is recorded."""
 
     @abstractmethod
     def end_round(self) -> None:
-        """Do what follows a round: evaluate, and keep the members that go on (`_keep`)."""
+        """Finish a round: evaluate, and keep the members that continue (`_keep`)."""
 
     def _keep(self, positions: Sequence[int]) -> None:
         """Keep only the members at these positions among the active ones."""
@@ -143,7 +137,7 @@ class Trainer(ABC):
         return not self.active
 
     def state(self) -> State:
-        """Return tensors by name and JSON-like values, from which `restore` continues without changing any number."""
+        """Return tensors by name and JSON-like values, from which `restore` continues with the same results."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         own_tensors, own_values = self._own_state()
         return tensors | own_tensors, {
@@ -168,7 +162,7 @@ class Trainer(ABC):
 
     @property
     def _members(self) -> dict[str, Any]:
-        """The identity of the members: a saved state fits these alone."""
+        """The identity of the members: a saved state fits no others."""
         return {"format": _FORMAT, "procedure": type(self).__name__, "seeds": list(self.seeds)}
 
     @abstractmethod
@@ -178,50 +172,6 @@ class Trainer(ABC):
     @abstractmethod
     def _restore_own(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Restore the procedure's part of the state."""
-
-
-def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool = False) -> TrainingStep:
-    """Return a function that takes a step on images, labels and factors, and returns the members' losses [S].
-
-    On a GPU the gradients are a CUDA graph; compiled, the update is a part of it.
-
-    Raises:
-        ValueError: compiled, without a compiler.
-    """
-    if compiled:
-        require_compiler(next(iter(optimizer.weights.values())).device)
-
-        def whole(x: Tensor, z: Tensor, factors: Tensor, coefficients: Tensor) -> Tensor:
-            losses, slopes = ensemble.gradients(optimizer.weights, x, z, factors, compiled=True)
-            optimizer.compiled_step(slopes, coefficients)
-            return losses
-
-        graphed = GraphedFunction(whole)
-        return lambda x, z, factors: graphed(x, z, factors, optimizer.next_coefficients())
-
-    gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
-
-    def step(x: Tensor, z: Tensor, factors: Tensor) -> Tensor:
-        losses, slopes = gradients(x, z, factors)
-        optimizer.step(slopes)
-        return losses
-
-    return step
-
-
-def require_compiler(device: torch.device) -> None:
-    """Refuse train.compile=true where `torch.compile` has no compiler for the device.
-
-    Raises:
-        ValueError: names what is missing.
-    """
-    if device.type == "cuda":
-        missing = None if importlib.util.find_spec("triton") else "triton, which comes with PyTorch for CUDA"
-    else:
-        compiler = os.environ.get("CXX", "g++")
-        missing = None if shutil.which(compiler) else f"a C++ compiler ({compiler})"
-    if missing:
-        raise ValueError(f"train.compile=true on {device.type}: needs {missing}; install it, or choose auto or false")
 
 
 class NonFiniteLossError(RuntimeError):

@@ -35,7 +35,7 @@ from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
-from train.malloc import keep_freed_memory
+from train.memory import keep_freed_memory
 from train.randomness import generator
 from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings

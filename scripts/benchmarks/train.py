@@ -47,15 +47,15 @@ from scripts.benchmarks.stacking import Case
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.benchmarks.step_profile import profile_table
 from scripts.images_for_benchmarks import DIGITS, labelled_images
-from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.epoch_trainer import fit_members
-from train.malloc import keep_freed_memory
 from train.matched_sample_losses import DATA, Counterparts
+from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking_rule import Stacking, choose
+from train.training_step import GraphedFunction
 
 _FOREVER = 10**9
 _MODEL_WAYS = {"convnextv2": (ConvNeXtV2, "channels_last"), "swinv2": (SwinV2, "fused_attention")}

@@ -41,7 +41,7 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine, memory_rate, product_rate, shown
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.command_line import argument_parser
-from train.epoch_randomness import EpochOrder
+from train.randomness import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}

@@ -21,7 +21,7 @@ from tests.models.every_model import EVERY
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer, Fit, fit_members
-from train.out_of_memory_advice import MemoryExhaustedError
+from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError

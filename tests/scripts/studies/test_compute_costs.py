@@ -11,7 +11,7 @@ from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from scripts.studies.compute_costs import main, sized
 from tests.conftest import REPOSITORY
-from train.epoch_randomness import epoch_steps
+from train.randomness import epoch_steps
 
 
 def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
