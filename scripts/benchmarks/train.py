@@ -28,8 +28,6 @@ from erasure.splits import splits
 from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
-from models.convnextv2 import ConvNeXtV2
-from models.swinv2 import SwinV2
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
@@ -58,7 +56,7 @@ from train.stacking_rule import Stacking, choose
 from train.training_step import GraphedFunction
 
 _FOREVER = 10**9
-_MODEL_WAYS = {"convnextv2": (ConvNeXtV2, "channels_last"), "swinv2": (SwinV2, "fused_attention")}
+_MODEL_WAYS = {"convnextv2": "channels_last", "swinv2": "fused_attention"}  # attributes of their classes
 WAYS = ("rule", "other", "ungraphed", "counterparts", "model", "compiled", "compiled-other", "compiled-model")
 
 
@@ -167,7 +165,7 @@ class TrainingBenchmark:
                 note = f"; losses on {len(followed)} samples of {len(self.validation):,}"
                 return self._ours(f"{who}, counterparts", stacking, settings, note, counterparts=followed)
             case "model" if self.model_section["name"] in _MODEL_WAYS:
-                kind, attribute = _MODEL_WAYS[str(self.model_section["name"])]
+                kind, attribute = type(self.ensemble.model), _MODEL_WAYS[str(self.model_section["name"])]
                 setattr(kind, attribute, True)
                 try:
                     ensemble = Ensemble(self.model(), self.ensemble.precision)

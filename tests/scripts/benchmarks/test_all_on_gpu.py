@@ -50,7 +50,7 @@ def test_a_part_that_takes_too_long_is_stopped_with_its_processes(
         "print('begun', flush=True)\ntime.sleep(60)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    part = all_on_gpu.run(["slow"], 3.0)
+    part = all_on_gpu.run(["slow"], 2.0)
     size = written.stat().st_size
     time.sleep(0.2)
     assert written.stat().st_size == size > 0
