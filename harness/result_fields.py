@@ -57,7 +57,7 @@ class Point(Endings):
             Under `train.protocol=published` the loss on the test part, which stands for them.
         ce_test_averaged_bits: of `train.protocol=published`, which scores the training sequence in training mode: the
             test loss of the averaged weights in evaluation mode.
-        ce_next_calibrated_bits: the same by logits divided by `temperature` (`train.calibration`).
+        ce_next_calibrated_bits: the same by logits divided by `temperature` (`train.ensemble`).
     """
 
     n: Whole

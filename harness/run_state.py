@@ -2,13 +2,16 @@
 
 import fnmatch
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Literal
 
+from erasure.progress import duration
 from erasure.store.checked_files import DamagedFileError, read_json
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
-from erasure.store.lease_holder import heartbeat
+from erasure.store.lease_holder import file_system_time, heartbeat
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
@@ -67,6 +70,47 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", error)
     detail = error or (f"killed: {beat.holder} is gone" if beat is not None else "killed")
     return State("interrupted", detail, seconds_spent(directory))
+
+
+def mean_seconds(runs: Mapping[str, State]) -> dict[str, float]:
+    """Return the mean time of finished runs by `kind_of` their names."""
+    took: dict[str, list[float]] = {}
+    for name, state in runs.items():
+        if state.name == "finished":
+            took.setdefault(kind_of(name), []).append(state.seconds)
+    return {kind: mean(seconds) for kind, seconds in took.items()}
+
+
+def kind_of(run: str) -> str:
+    """Return command, dataset and model in a run's name: runs that differ in these take unlike times."""
+    command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
+    return f"{command} {dataset} {model}"
+
+
+def expected_time(runs: Sequence[Path]) -> str:
+    """Return a line on how long runs will take, by the mean of finished runs of their dataset and model beside them.
+
+    Args:
+        runs: directories of the runs, in one folder.
+
+    Returns:
+        The line; empty where no such run has finished.
+    """
+    kinds, root = {kind_of(run.name) for run in runs}, runs[0].parent
+    if not root.is_dir():
+        return ""
+    beside, now = [path for path in root.iterdir() if kind_of(path.name) in kinds], file_system_time(root)
+    states = {path.name: state_of(path, now) for path in beside}
+    took = mean_seconds(states)
+    known = [
+        max(0.0, took[kind_of(run.name)] - (states[run.name].seconds if run.name in states else 0.0))
+        for run in runs
+        if kind_of(run.name) in took
+    ]
+    if not known:
+        return ""
+    unknown = f"; no estimate for {len(runs) - len(known)}" if len(known) < len(runs) else ""
+    return f"{len(known)} runs: about {duration(sum(known))}, as finished runs of their dataset and model took{unknown}"
 
 
 def _finished(path: Path) -> State:

@@ -35,12 +35,12 @@ from mdl.training_sizes import rounded_sizes, warn_of_few
 from models.classifier import Classifier, count_parameters
 from models.stackable_layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
-from train.cuda_graph import GraphedFunction
 from train.progress_estimate import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.stacking_rule import multiply_adds
 from train.trainer import NonFiniteLossError
+from train.training_step import GraphedFunction
 
 log = logging.getLogger(__name__)
 Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]

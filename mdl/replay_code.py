@@ -25,9 +25,8 @@ from mdl.training_sizes import chunk_sizes
 from train.checkpoint import Checkpoints, State
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
-from train.epoch_randomness import Draws, drawn, stacked
 from train.prepared_training import PreparedTraining
-from train.randomness import generator, permutations
+from train.randomness import Draws, drawn, generator, permutations, stacked
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
 

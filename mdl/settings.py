@@ -70,7 +70,7 @@ class MdlConfig(TrainingConfig):
 _SIZES = {"mdl.num_chunks", "mdl.min_chunk"}
 _LEARNING = {f"train.{option}" for option in ("lr", "betas", "weight_decay", "warmup_steps", "batch_size")}
 _LEARNING |= {"train.crop_padding", "train.precision", "train.protocol", "train.checkpoint_every_s", "dataset.flip"}
-_SCORING = {"train.eval_batch_size", "train.stack"}
+_SCORING = {"train.eval_batch_size", "train.stack", "train.compile"}
 _STOPPING = {"patience_steps", "plateau_steps", "min_improvement_bits", "eval_every", "min_epoch_steps", "max_epochs"}
 _BLOCKS = {"mdl.order", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
 READ = {  # options that each code of the labels reads; `unread_options` says so of the others

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from timm.layers.grn import GlobalResponseNorm
 from timm.layers.mlp import GlobalResponseNormMlp
@@ -16,12 +17,17 @@ class ConvNeXtV2(TimmClassifier):
 
     Woo et al. 2023, at the size of Quirke & Belrose 2025, appendix B: dimensions (w, 2w, 4w, 8w) and
     (d, d, 3d, d) blocks, w = `width` and d = `depth`, on every pixel (patch size 1).
+
+    Attributes:
+        channels_last: keep activations in that memory format, in which blocks need no transposition; equal to rounding,
+            and not for `torch.func.vmap`. False until it is measured on a GPU (`scripts.benchmarks.train`).
     """
 
     version = 2  # under bfloat16 both layers below give bfloat16
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "ConvNeXt V2"
+    channels_last: ClassVar[bool] = False
 
     def build(self, width: int) -> nn.Module:
         network = ConvNeXt(
@@ -44,6 +50,9 @@ class ConvNeXtV2(TimmClassifier):
     @staticmethod
     def side_at(side: int, stage: int) -> int:
         return side >> stage
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)
 
 
 class DepthwiseConv2d(nn.Conv2d):

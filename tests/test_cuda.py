@@ -15,10 +15,10 @@ from models.classifier import Classifier
 from tests.erasure.test_devices_and_synchronization import ERASERS, examples
 from tests.models.every_model import EVERY, SMALL
 from tests.train.test_training import images
-from train.cuda_graph import GraphedFunction
 from train.ensemble import Ensemble
 from train.epoch_trainer import fit_members
 from train.settings import TrainSettings
+from train.training_step import GraphedFunction
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -125,3 +125,29 @@ def test_members_run_by_vmap_are_captured_and_train_as_each_does_alone(
     for a, b in zip(together, alone, strict=True):
         assert a.validation_loss_bits == pytest.approx(b.validation_loss_bits, rel=1e-2)
     assert together[0].validation_loss_bits[-1] != pytest.approx(together[1].validation_loss_bits[-1])
+
+
+@pytest.mark.parametrize("name", ["mlp-relu", "convnextv2"])
+def test_compiled_steps_are_captured_and_train_as_others_do(
+    name: str, settings: TrainSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = dataclasses.replace(settings, batch_size=16, max_epochs=3, min_epoch_steps=4, warmup_steps=0)
+    device = torch.device("cuda")
+    data = {"train": images(0, device, side=8), "validation": images(1, device, side=8)}
+    subsets = torch.stack([torch.arange(seed, 32 + seed) for seed in range(2)]).to(device)
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        compiled, eager = (
+            fit_members(
+                Ensemble(EVERY[name](SMALL).to(device)),
+                data,
+                [3, 4],
+                subsets,
+                dataclasses.replace(settings, compile=each),
+                stack=2,
+            ).curves
+            for each in (True, False)
+        )
+    assert "without a CUDA graph" not in caplog.text
+    for one, other in zip(compiled, eager, strict=True):
+        assert one.validation_loss_bits == pytest.approx(other.validation_loss_bits, rel=1e-2)
+        assert one.validation_loss_bits[-1] < one.validation_loss_bits[0]

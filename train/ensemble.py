@@ -2,19 +2,24 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from models.classifier import Classifier
-from train.calibration import Nats, cross_entropy, temperatures
 from train.device_images import DeviceImages
-from train.out_of_memory_advice import advice
+from train.memory import advice
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]
+Nats = Callable[[Tensor, Tensor], Tensor]  # logits [S, B, k] and labels [S, B] to what each label costs, [S, B]
+
 _BIT_NATS = math.log(2)
+_WIDEST = math.log(100)  # temperatures lie between 1/100 and 100
+_HALVINGS = 40  # of that interval, on the logarithmic scale
 
 
 class Scores(NamedTuple):
@@ -31,17 +36,29 @@ class Scores(NamedTuple):
     example_bits: Tensor
 
 
-class Ensemble:
-    """S members of one architecture, applied to their own batches, or to one that they share.
+def cross_entropy(logits: Tensor, z: Tensor) -> Tensor:
+    """Return the cost of labels [S, B] under the softmax of logits [S, B, k], in nats [S, B]."""
+    return F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
 
-    A stackable architecture has layers that take a stack of parameters; `torch.func.vmap` runs the members of any
-    other one together (under autocast on a CPU, its convolutions stay float32). A single member runs as the plain
-    network that it is.
+
+def tempered(temperatures: Tensor | None) -> Nats:
+    """Return the cross-entropy of logits divided by temperatures [S]."""
+    if temperatures is None:
+        return cross_entropy
+    return lambda logits, z: cross_entropy(logits / temperatures.to(logits)[:, None, None], z)
+
+
+class Ensemble:
+    """S members of one architecture, applied to one batch each, or to one batch that they share.
+
+    The layers of a stackable architecture take a stack of parameters. Members of another architecture run together by
+    `torch.func.vmap`, whose convolutions stay in float32 under autocast on a CPU. A single member runs as a plain
+    network.
 
     Args:
-        model: the architecture; its own parameters are only used to draw initial ones.
-        precision: dtype of the forward pass in training; bfloat16 means autocast. Scores are always float32's.
-        eval_batch_size: examples of one member per forward pass when scoring.
+        model: the architecture; its parameters serve only to draw initial weights.
+        precision: dtype of the forward pass in training; bfloat16 means autocast. Scores are always float32.
+        eval_batch_size: examples of one member in a forward pass when scoring.
     """
 
     def __init__(
@@ -74,7 +91,7 @@ class Ensemble:
         Args:
             weights: of the S members.
             x: the images.
-            factors: of the model's layers of stochastic depth, [S, layers, B]; None: nothing is dropped.
+            factors: of the model's layers of stochastic depth, [S, layers, B]; None drops nothing.
         """
         if len(weights[self.names[0]]) == 1:  # plain layers are faster than a stack of one
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
@@ -83,16 +100,27 @@ class Ensemble:
         if self.model.stackable and not self._stochastic_depth:
             return self._apply(weights, x, None)
         axes = (0, None if x.ndim == 4 else 0, None if factors is None else 0)
-        with warnings.catch_warnings():  # vmap loops over the members in the few operations that it cannot batch
+        members = torch.func.vmap(self._apply, axes)
+        if torch.compiler.is_compiling():  # which cannot trace the filter of warnings
+            return members(weights, x, factors)
+        with warnings.catch_warnings():  # a few operations have no batching rule: vmap loops over their members
             warnings.filterwarnings("ignore", "There is a performance drop")
-            return torch.func.vmap(self._apply, axes)(weights, x, factors)
+            return members(weights, x, factors)
+
+    @cached_property
+    def compiled_logits(self) -> Callable[[Weights, Tensor, Tensor | None], Tensor]:
+        """`logits` and its backward pass, compiled by `torch.compile`: equal to rounding, in fewer kernels.
+
+        The first call with inputs of a new shape compiles, which takes seconds to minutes.
+        """
+        return torch.compile(self.logits)
 
     def autocast(self, device: torch.device) -> torch.autocast:
         """Run the forward pass in the precision of training."""
         return torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32)
 
     def gradients(
-        self, weights: Weights, x: Tensor, z: Tensor, factors: Tensor | None = None
+        self, weights: Weights, x: Tensor, z: Tensor, factors: Tensor | None = None, *, compiled: bool = False
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Compute each member's mean cross-entropy in nats, and its gradient.
 
@@ -101,15 +129,16 @@ class Ensemble:
             x: images [S, B, C, H, W].
             z: labels [S, B].
             factors: of the model's layers of stochastic depth, [S, layers, B]; none drops anything by default.
+            compiled: use `compiled_logits`.
 
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
         """
         with self.autocast(x.device):
-            logits = self.logits(weights, x, factors)
-        with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
+            logits = (self.compiled_logits if compiled else self.logits)(weights, x, factors)
+        with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B, which is cheaper than autograd
             target = z.unsqueeze(-2)
-            log_probabilities = logits.mT.log_softmax(-2)  # [S, k, B]: vectorises over examples, k being small
+            log_probabilities = logits.mT.log_softmax(-2)  # [S, k, B]: vectorised over examples, as k is small
             losses = log_probabilities.gather(-2, target).mean((1, 2)).neg_()
             slope = log_probabilities.exp_()
             slope.scatter_add_(-2, target, slope.new_full((1, 1, 1), -1.0).expand_as(target)).div_(z.shape[1])
@@ -123,9 +152,9 @@ class Ensemble:
 
         Args:
             weights: of the S members.
-            images: what the examples are taken from, as they are.
-            index: examples to score, [N] for all members or [S, N] for each its own; all by default.
-            nats: function that gives each label's cost in nats.
+            images: the examples, without augmentation.
+            index: positions of the examples to score, [N] for all members or [S, N]; all by default.
+            nats: gives the cost of each label in nats.
 
         Raises:
             MemoryExhaustedError: says which setting to lower.
@@ -134,7 +163,7 @@ class Ensemble:
         n = len(images) if index is None else index.shape[-1]
         none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
         if not n:
-            return Scores(none / 0, none / 0, none[:, None][:, :0])  # NaN: no examples, no mean
+            return Scores(none / 0, none / 0, none[:, None][:, :0])  # NaN: the mean of no examples
         costs, hits = [], []
         for logits, z in self.outputs(weights, images, index):
             costs.append(nats(logits, z))
@@ -144,14 +173,14 @@ class Ensemble:
 
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit each member's temperature, [S], on examples as for `score`: see `train.calibration`."""
+        """Fit each member's temperature, [S], on the examples that `score` would take: see `temperatures`."""
         logits, z = zip(*self.outputs(weights, images, index), strict=True)
         return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
 
     def outputs(
         self, weights: Weights, images: DeviceImages, index: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits [S, B, k] and labels [S, B], some examples at a time."""
+        """Yield logits [S, B, k] and labels [S, B], batch by batch."""
         members = len(weights[self.names[0]])
         index = torch.arange(len(images), device=images.labels.device) if index is None else index
         with advice("evaluating", eval_batch_size=self.eval_batch_size, stack="one" if members == 1 else "all"):
@@ -160,7 +189,7 @@ class Ensemble:
                 yield self.logits(weights, x), z.expand(members, -1)
 
     def _apply(self, weights: Weights, x: Tensor, factors: Tensor | None) -> Tensor:
-        """Compute logits with these weights and factors, as `functional_call` does at ten times the cost."""
+        """Compute logits with these weights and factors, as `functional_call` does, at a tenth of its cost."""
         parameters = [module._parameters[name] for module, name in self._owners]
         for (module, name), key in zip(self._owners, self.names, strict=True):
             module._parameters[name] = weights[key]  # pyright: ignore[reportArgumentType]
@@ -174,3 +203,21 @@ class Ensemble:
                 module._parameters[name] = parameter
             for layer in self._stochastic_depth:
                 layer.factors = None
+
+
+def temperatures(logits: Tensor, z: Tensor) -> Tensor:
+    """Fit the temperatures T [S] at which softmax(logits / T) [S, n, k] predicts the labels `z` [S, n] best.
+
+    Temperature scaling (Guo et al. 2017, section 4.2) with a log-normal prior of unit width on T, so that few examples
+    change it little: the minimum over t = -ln T of Σ_i CE_i(e^t) + t²/2, by bisection of its derivative.
+    """
+    of_label = logits.gather(2, z[:, :, None]).squeeze(2)
+    low = logits.new_full((len(logits),), -_WIDEST, dtype=torch.float64)
+    high = -low
+    for _ in range(_HALVINGS):
+        t = (low + high) / 2
+        scale = t.exp().to(logits)
+        expected = ((logits * scale[:, None, None]).softmax(2) * logits).sum(2)
+        rising = t + scale * (expected - of_label).sum(1, dtype=torch.float64) > 0
+        low, high = torch.where(rising, low, t), torch.where(rising, t, high)
+    return (-(low + high) / 2).exp()

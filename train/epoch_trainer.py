@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 
 from harness.loss_curves import MemberCurve, label_entropy_bits
-from train.calibration import tempered
 from train.checkpoint import Checkpoints, State
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
-from train.ensemble import Ensemble, Scores, Weights
-from train.epoch_randomness import Draws, EpochOrder
+from train.ensemble import Ensemble, Scores, Weights, tempered
 from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
-from train.randomness import generator
+from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
 
@@ -42,8 +40,8 @@ def fit_members(
 ) -> "Fit":
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
 
-    All random draws come from generators seeded by the member's seed and subset size, so that a member in a stack
-    computes what it would compute alone.
+    All random draws come from generators seeded by the member's seed and subset size, so a member of a stack trains as
+    it would alone.
 
     Args:
         ensemble: the architecture.
@@ -100,7 +98,7 @@ class EpochTrainer(Trainer):
         best: averaged weights [S, ...] at each member's lowest validation loss.
         last: averaged weights [S, ...] when each member stopped.
         curves: each member's losses so far.
-        on_evaluation: called after every evaluation but the first with the validation losses in bits of the members
+        on_evaluation: called after every evaluation but the first, with the validation losses in bits of the members
             that were still training.
     """
 
@@ -161,7 +159,7 @@ class EpochTrainer(Trainer):
             self.on_evaluation(self._evaluate())
 
     def _evaluate(self) -> list[float]:
-        """Score the averaged weights on the examples that stop, save the best ones and drop members that end.
+        """Score the averaged weights on the stopping examples, keep the best ones, and drop members that end.
 
         Returns:
             The validation loss in bits of each member that was still training before the evaluation.
@@ -217,7 +215,7 @@ class EpochTrainer(Trainer):
             self._loss_sum = self._loss_sum[torch.tensor(positions, device=self.subsets.device)]
 
     def _follow_counterparts(self, *, always: bool = False) -> None:
-        """Note losses on counterparts if this optimizer step is one of those chosen, or a member stops."""
+        """Record losses on counterparts if they are due at this optimizer step, or if a member stops."""
         step = self.round * self.order.steps + self.step
         if always or self.followed.due(step):
             self.followed.note(step, self.active, self.optimizer.averaged())
@@ -282,7 +280,7 @@ class EpochReport:
     def __str__(self) -> str:
         going = len(self.validation_bits)
         i, stacks = self.stack
-        # Seeds train in one stack or in stacks of one (`train.stacking_rule`): several stacks are seeds.
+        # Seeds train in one stack or in stacks of one (`train.stacking_rule`), so several stacks are single seeds.
         which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
         losses = [f"{bits:.3f}" for bits in self.validation_bits]
         shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from train.epoch_randomness import epoch_steps
+from train.randomness import epoch_steps
 from train.settings import TrainSettings
 
 _EPOCHS = 100  # of CIFAR-10's 48,976 images networks trained 87 to 600; of a fifth of them 75 to 380

@@ -1,27 +1,123 @@
-"""All randomness of a run, derived from its seeds: one explicit generator per member and purpose."""
+"""All randomness of a training, derived from its seeds: one explicit generator per member and purpose."""
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
+
+from train.settings import TrainSettings
+
+_PURPOSES = ("order", "views", "stochastic depth")
 
 
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
     """Create the CPU generator of one seed and one purpose, e.g. `generator(3, "order", 642)`.
 
-    Generators of different purposes are independent, so that no draw depends on how often another
-    was used, on what else runs, or on the device.
+    Generators of different purposes are independent: a draw depends neither on how often another generator was used,
+    nor on what else runs, nor on the device.
     """
     name = "/".join(map(str, (seed, *purpose)))
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
-def permutation(seed: int, n: int) -> torch.Tensor:
+def permutation(seed: int, n: int) -> Tensor:
     """Return a seed's order of the n training examples; its prefixes are the seed's training sets, [n] int64."""
     return torch.randperm(n, generator=generator(seed, "permutation"))
 
 
-def permutations(seeds: Sequence[int], n: int) -> torch.Tensor:
+def permutations(seeds: Sequence[int], n: int) -> Tensor:
     """Return the `permutation` of each seed, [S, n] int64."""
     return torch.stack([permutation(seed, n) for seed in seeds])
+
+
+def epoch_steps(n: int, settings: TrainSettings) -> int:
+    """Return the optimiser steps per epoch of a training set of n examples."""
+    batches = math.ceil(n / settings.batch_size)
+    return batches * math.ceil(settings.min_epoch_steps / batches)  # a small training set is repeated
+
+
+class Draws(NamedTuple):
+    """The random draws of one epoch of S members, step by step.
+
+    Attributes:
+        positions: in the training set, [steps, S, B].
+        views: crops and flips, [steps, S, B].
+        factors: of `models.stochastic_depth.StochasticDepth`, [steps, S, layers, B].
+    """
+
+    positions: Tensor
+    views: Tensor
+    factors: Tensor
+
+
+class EpochOrder:
+    """The random draws of all epochs, each member's from its own generators: order, views, dropped branches.
+
+    A training set of n examples is cut into the fewest equal batches of at most `batch_size`. The few examples that
+    are left over miss this pass; the next one draws anew. Batches of one size, drawn on the CPU, make an epoch the
+    same on every device.
+
+    Args:
+        seeds: one per member.
+        n: examples in a member's training set.
+        num_views: crops and flips to draw from.
+        settings: batch size, and least number of steps in an epoch.
+        rates: at which the model's layers of stochastic depth drop branches.
+    """
+
+    def __init__(
+        self, seeds: Sequence[int], n: int, num_views: int, settings: TrainSettings, rates: Sequence[float] = ()
+    ) -> None:
+        self.batches = math.ceil(n / settings.batch_size)
+        self.batch_size = n // self.batches
+        self.steps = epoch_steps(n, settings)  # optimiser steps per epoch
+        self.n, self.num_views = n, num_views
+        self._rates = rates
+        self._generators = {purpose: [generator(seed, n, purpose) for seed in seeds] for purpose in _PURPOSES}
+        self._before = self._states()
+
+    def draw(self, members: Sequence[int], device: torch.device) -> Draws:
+        """Draw one epoch of some members, and copy it to the device at once."""
+        self._before = self._states()
+        return stacked(
+            (self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members), device
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the generators' states, [S, bytes] by purpose, with which `restore` draws the latest epoch again."""
+        return self._before
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Make the next draw repeat the last one of the order with this state."""
+        for purpose, sources in self._generators.items():
+            for source, state in zip(sources, tensors[purpose], strict=True):
+                source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
+
+    def _states(self) -> dict[str, Tensor]:
+        return {purpose: torch.stack([g.get_state() for g in sources]) for purpose, sources in self._generators.items()}
+
+    def _draw(self, order: torch.Generator, views: torch.Generator, depth: torch.Generator) -> Draws:
+        used = self.batches * self.batch_size
+        passes = [torch.randperm(self.n, generator=order)[:used] for _ in range(self.steps // self.batches)]
+        positions = torch.cat(passes).view(self.steps, self.batch_size)
+        return drawn(positions, self.num_views, self._rates, views, depth)
+
+
+def drawn(
+    positions: Tensor, num_views: int, rates: Sequence[float], views: torch.Generator, depth: torch.Generator
+) -> Draws:
+    """Draw the views and drop factors of one member's examples [steps, B]; the result has no member axis."""
+    steps, batch_size = positions.shape
+    dropped = torch.tensor(rates)[:, None]
+    undropped = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped
+    factors = undropped.float().div_(torch.tensor([1 - rate for rate in rates])[:, None])
+    return Draws(positions, torch.randint(num_views, positions.shape, generator=views), factors)
+
+
+def stacked(members: Iterable[Draws], device: torch.device) -> Draws:
+    """Stack the draws of S members, and copy them to the device once."""
+    return Draws(*(torch.stack(kind, 1).to(device) for kind in zip(*members, strict=True)))

@@ -1,16 +1,17 @@
-"""Schedule-free AdamW over one flat buffer, whose averaged weights can be read and whose members can leave."""
+"""Schedule-free AdamW over flat buffers: averaged weights can be read at any time, and members can leave."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 _EPS = 1e-8
-_BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch then stay in cache
-_LARGE = 2**18  # elements from which a gradient is read where it lies instead of being gathered with others
+_BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch stay in cache
+_LARGE = 2**18  # elements from which a gradient is read in place instead of being gathered with others
 
 
 @dataclass(frozen=True)
@@ -19,20 +20,20 @@ class _Segment:
 
     start: int
     stop: int
-    positions: Sequence[int]  # of its parameters, in the order of `parameters`
+    positions: Sequence[int]  # of the segment's parameters, in the order of `parameters`
     factor: float
 
 
 class ScheduleFree:
     """Schedule-free AdamW (Defazio et al. 2024) over named parameters that may carry a leading member axis.
 
-    Computes what `schedulefree.AdamWScheduleFree` computes, to rounding, in a handful of kernels: parameters
-    and their states lie side by side in flat buffers. The library's `eval()` and `train()` rewrite the weights
-    in place and are not exact inverses; here the averaged sequence x is computed separately from the training sequence
-    y, so that reading x changes nothing.
+    Results equal those of `schedulefree.AdamWScheduleFree` to rounding. Parameters and their states lie side by side in
+    flat buffers, so that a step takes few kernels. The library's `eval()` and `train()` rewrite the weights in place
+    and are not exact inverses. Here the averaged sequence x is computed apart from the training sequence y, so reading
+    x changes nothing.
 
-    The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`: an optimizer that
-    replaces this one in `train.trainer.Trainer` needs all six.
+    The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`, and for compiled steps
+    `next_coefficients` and `compiled_step`. An optimizer that replaces this one in `train.trainer.Trainer` needs them.
 
     Attributes:
         weights: y by name, leaves of autograd that `step` updates in place.
@@ -44,9 +45,9 @@ class ScheduleFree:
         betas: β₁ and β₂.
         weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
             so that the time over which weights are forgotten does not depend on width.
-        warmup_steps: over which learning rates rise linearly from zero.
-        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
-            on the way, as where data grows, later ones should weigh more.
+        warmup_steps: steps over which learning rates rise linearly from zero.
+        average_power: r; the k-th iterate has weight k^r in the average x. 0 weighs all alike; later iterates should
+            weigh more where the loss changes during training, as it does when examples are added.
     """
 
     def __init__(
@@ -73,13 +74,7 @@ class ScheduleFree:
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Update all parameters with their gradients, given in the order of the parameters."""
         beta1, beta2 = self._betas
-        lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
-        self._lr_max = max(lr, self._lr_max)
-        self._k += 1
-        weight = self._k**self._power * self._lr_max**2
-        self._weight_sum += weight
-        c = weight / self._weight_sum if self._weight_sum else 0.0  # weight of the newest iterate in x
-        root = math.sqrt(1 - beta2**self._k)  # of Adam's bias correction
+        lr, c, root = self._next_rates()
         for y, z, v, gradient, factor in self._blocks(gradients):
             scratch = self._scratch[: len(y)]
             v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -90,14 +85,52 @@ class ScheduleFree:
             y.lerp_(z, c).add_(scratch, alpha=lr * factor * root * (beta1 * (1 - c) - 1))
             z.sub_(scratch, alpha=lr * factor * root)
 
+    def next_coefficients(self) -> Tensor:
+        """Count a step, and return its coefficients for `compiled_step` on the device, [learning rates, 5]."""
+        (beta1, _), factors = self._betas, sorted({*self._factors.values()})
+        lr, c, root = self._next_rates()
+        rows = [
+            [c, _EPS * root, self._decay / (f * root), lr * f * root * (beta1 * (1 - c) - 1), lr * f * root]
+            for f in factors
+        ]
+        return torch.tensor(rows, dtype=self._y.dtype).to(self._y.device, non_blocking=True)
+
+    @torch.no_grad()
+    def compiled_step(self, gradients: Sequence[Tensor], coefficients: Tensor) -> None:
+        """Update all parameters as `step` does, to rounding, with one compiled kernel for each block.
+
+        Only tensors on the device change, so that a CUDA graph can capture the update.
+
+        Args:
+            gradients: in the order of the parameters.
+            coefficients: of this step, from `next_coefficients`.
+        """
+        rows = dict(zip(sorted({*self._factors.values()}), coefficients, strict=True))
+        for y, z, v, gradient, factor in self._blocks(gradients):
+            _compiled_update()(y, z, v, gradient, rows[factor], self._betas[1])
+
+    def _next_rates(self) -> tuple[float, float, float]:
+        """Count a step.
+
+        Returns:
+            the learning rate, the newest iterate's weight in x, and the root of Adam's bias correction.
+        """
+        lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
+        self._lr_max = max(lr, self._lr_max)
+        self._k += 1
+        weight = self._k**self._power * self._lr_max**2
+        self._weight_sum += weight
+        c = weight / self._weight_sum if self._weight_sum else 0.0
+        return lr, c, math.sqrt(1 - self._betas[1] ** self._k)
+
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """Return a copy of the averaged weights x by name, in the order of the parameters."""
+        """Return the averaged weights x by name, as a copy, in the order of the parameters."""
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
     def keep_members(self, members: Tensor) -> None:
-        """Drop all members but `members` (indices into the leading axis)."""
+        """Keep the members at these indices of the leading axis, and drop the others."""
         y, z, v = (
             {name: view[members] for name, view in self._views(buffer).items()}
             for buffer in (self._y, self._z, self._v)
@@ -112,7 +145,7 @@ class ScheduleFree:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Go on where another optimiser of as many members of the same parameters stood."""
+        """Continue from the state of another optimizer with the same parameters and number of members."""
         for name, buffer in (("y", self._y), ("z", self._z), ("v", self._v)):
             buffer.copy_(tensors[name])
         self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))
@@ -165,3 +198,17 @@ class ScheduleFree:
             return gradients[segment.positions[0]].reshape(-1)
         gathered = self._gathered[: segment.stop - segment.start]
         return torch.cat([gradients[position].reshape(-1) for position in segment.positions], out=gathered)
+
+
+def _update(y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, coefficients: Tensor, beta2: float) -> None:
+    """Update a block in place, in one pass over memory where it is compiled."""
+    c, eps, decay, toward_x, toward_z = coefficients.unbind()
+    v.lerp_(gradient * gradient, 1 - beta2)
+    change = gradient / (v.sqrt() + eps) + decay * y
+    y.copy_(torch.lerp(y, z, c) + toward_x * change)
+    z.sub_(toward_z * change)
+
+
+@cache
+def _compiled_update() -> Callable[..., None]:
+    return torch.compile(_update, dynamic=True)

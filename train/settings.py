@@ -19,9 +19,9 @@ class PublishedSettings:
     Args:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
         backtrack: set weights and optimizer state back to the best after every epoch without improvement.
-        share_saved_state: the optimizer overwrites z and v of the saved state once it was reset to them, as it does
-            after PyTorch's `Optimizer.load_state_dict`: of epochs without improvement in a row only the first is
-            undone in them, and each is undone in the weights.
+        share_saved_state: after a reset the optimizer overwrites z and v of the saved state, as it does after PyTorch's
+            `Optimizer.load_state_dict`. Each of several epochs without improvement in a row is then undone in the
+            weights, but only the first in z and v.
         round_losses: round losses to bfloat16, as precision=bfloat16 does, whatever the precision of the weights.
     """
 
@@ -45,24 +45,27 @@ class TrainSettings:
         max_epochs: hard end of a training.
         patience_steps: optimiser steps without improvement on the validation split after which a member stops; the
             same at every training size.
-        plateau_steps: at least so many while the training loss has not fallen yet (`MemberCurve.plateau_epochs`), after
-            which `patience_steps` count from there: erased data starts with a plateau, on which a network that will
-            learn looks like one that cannot.
-        min_improvement_bits: smaller improvements do not reset the patience, though the best weights
-            stay those of the lowest validation loss.
+        plateau_steps: patience, if larger, while the training loss has not fallen yet (`MemberCurve.plateau_epochs`);
+            `patience_steps` count from the end of this plateau. Training on erased data starts with one, on which a
+            network that will learn looks like one that cannot.
+        min_improvement_bits: smaller improvements do not reset the patience; the best weights are those of the lowest
+            validation loss all the same.
         eval_every: epochs between evaluations on the validation split.
-        min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that it is not
-            evaluated all the time.
+        min_epoch_steps: a small training set is repeated until an epoch has this many steps, which limits the share of
+            time spent on evaluation.
         crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
         precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
-            A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
+            A run's identity contains the precision that "auto" resolved to. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
             architecture, image size and device (`train.stacking_rule`). Results agree to floating-point reordering.
-        protocol: "standard", ours, or "published": the procedure of the paper's code, for `python -m mdl` alone. It
-            uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding` and
-            `precision` (of weights and optimizer as well), and its own options.
-        published: options of the latter.
+        compile: compile forward pass, backward pass and update by `torch.compile`. Results are equal to rounding; each
+            shape of a batch is compiled first, which takes seconds to minutes. "auto" is false until a GPU has been
+            measured (`scripts.benchmarks.train`).
+        protocol: "standard", ours, or "published", the procedure of the paper's code, for `python -m mdl` alone. The
+            latter uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding`,
+            `precision` (for weights and optimizer as well), and `published`.
+        published: options of that procedure.
         checkpoint_every_s: seconds between checkpoints within a training.
     """
 
@@ -81,13 +84,14 @@ class TrainSettings:
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: AtLeast1
     stack: Literal["auto", "all", "one"] = unhashed("auto")
+    compile: Literal["auto"] | bool = unhashed("auto")
     protocol: Literal["standard", "published"] = later("standard")
     published: PublishedSettings = field(default_factory=PublishedSettings, metadata=only_with(protocol="published"))
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)
 
 
 def num_held_out(n: int) -> int:
-    """Return how many of n examples stop the training on the others, where no validation examples do: a tenth."""
+    """Return the number of examples held out of n for early stopping where there is no validation split: a tenth."""
     return max(1, n // 10)
 
 

@@ -1,8 +1,8 @@
 """The rule by which seeds train in one stacked network or one after another: architecture, image size, device.
 
-Stacked layers save launches and interpreter time, but on a CPU batched products of large layers are slower than plain
-ones. The rule comes from measurements (docs/benchmarks.md) and is not timed at run time: stacking changes the last
-digits of a result, so a rerun on a busier machine has to make the same choice.
+Stacked layers save kernel launches and interpreter time, but on a CPU the batched products of large layers are slower
+than plain ones. The rule comes from measurements (docs/benchmarks.md). It is not timed at run time, because stacking
+changes the last digits of a result: a rerun on a busier machine must make the same choice.
 """
 
 import copy
@@ -99,7 +99,7 @@ def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, sett
 def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
     """Count the products of weights and activations in a forward pass of one image [C, H, W].
 
-    Layers count whose `weight` is [out, in, ...]; a parameter of another layer counts once.
+    Only layers with a `weight` [out, in, ...] count, but never fewer products than the model has parameters.
     """
     counts: list[int] = []
 

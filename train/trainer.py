@@ -9,25 +9,24 @@ import torch
 from torch import Tensor
 
 from train.checkpoint import State
-from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble, Weights
-from train.epoch_randomness import Draws
-from train.malloc import keep_freed_memory
-from train.out_of_memory_advice import advice
+from train.memory import advice, keep_freed_memory
+from train.randomness import Draws
 from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
+from train.training_step import TrainingStep, training_step
 
 _FORMAT = 3  # version of the saved state; states of other versions are not restored
-# Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
+# Bytes of images gathered at a time: they fit the CPU's caches, or outweigh the launch of a CUDA kernel.
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}
 
 
 class Trainer(ABC):
-    """A stack of members in training: their weights, their optimizer, and how far they are.
+    """A stack of members in training: their weights, their optimizer, and their progress.
 
-    A subclass is a procedure. It says which examples a round of steps takes, and what happens between two rounds:
-    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayCode` codes the next
+    A subclass is a procedure. It determines the examples of a round of steps, and what happens between two rounds:
+    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayTrainer` codes the next
     labels before it learns them.
 
     Args:
@@ -41,7 +40,7 @@ class Trainer(ABC):
     Attributes:
         active: members that are still training, as positions in `seeds`.
         round: number of finished rounds: epochs, or batches of the replay code.
-        step: number of steps taken in the present round.
+        step: number of steps taken in the current round.
         before_step: called before every step. `Checkpoints.continued` sets it to a function that saves the state when
             due, and that may raise.
     """
@@ -70,7 +69,7 @@ class Trainer(ABC):
         self.active = list(range(len(seeds)))
         self.round = self.step = 0
         self.before_step: Callable[[], None] = lambda: None
-        self._gradients = self._graphed_gradients()
+        self._take_step = self._new_step()
 
     def run(self) -> None:
         """Train until every member has finished.
@@ -87,21 +86,19 @@ class Trainer(ABC):
             self.end_round()
 
     def _steps(self, draws: Draws) -> Iterator[Tensor]:
-        """Take the steps of a round that are left. Nothing here waits for the device.
+        """Take the remaining steps of a round, without waiting for the device.
 
         Yields:
-            the members' losses [S] in nats on a step's batch, once the step is taken; on a GPU the next step overwrites
+            The members' losses [S] in nats on each step's batch, after the step. On a GPU the next step overwrites
             them.
         """
         with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
             for x, z, factors in self._batches(draws):
                 self.before_step()
-                losses, gradients = self._gradients(x, z, factors)
-                self.optimizer.step(gradients)
-                yield losses
+                yield self._take_step(x, z, factors)
 
     def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        """Yield images [S, B, C, H, W], labels and factors of each step; several batches are gathered at once."""
         index = draws.positions
         batch_bytes = index[0].numel() * math.prod(self.examples.image_shape) * self.examples.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
@@ -113,34 +110,34 @@ class Trainer(ABC):
 
     @abstractmethod
     def begin_round(self) -> Draws:
-        """Do what precedes a round's first step, and return the draws of all its steps.
+        """Prepare a round, and return the draws of all its steps.
 
-        An interrupted round begins again with the same draws; steps that were taken are skipped.
+        An interrupted round begins again with the same draws, and skips the steps that were taken.
         """
 
     def after_step(self, losses: Tensor) -> None:  # noqa: B027
-        """Note the losses [S] of a step, without waiting for the device; by default nothing."""
+        """Record the losses [S] of a step, without waiting for the device; by default nothing is recorded."""
 
     @abstractmethod
     def end_round(self) -> None:
-        """Do what follows a round: evaluate, and keep the members that go on (`_keep`)."""
+        """Finish a round: evaluate, and keep the members that continue (`_keep`)."""
 
     def _keep(self, positions: Sequence[int]) -> None:
         """Keep only the members at these positions among the active ones."""
         self.active = [self.active[position] for position in positions]
         if self.active:
             self.optimizer.keep_members(torch.tensor(positions, device=self.examples.labels.device))
-        self._gradients = self._graphed_gradients()  # the weights have moved, or no graph is needed any more
+        self._take_step = self._new_step()  # the weights have moved, or no graph is needed any more
 
-    def _graphed_gradients(self) -> GraphedFunction[tuple[Tensor, Sequence[Tensor]]]:
-        return GraphedFunction(lambda *batch: self.ensemble.gradients(self.optimizer.weights, *batch))
+    def _new_step(self) -> TrainingStep:
+        return training_step(self.ensemble, self.optimizer, compiled=self.settings.compile is True)
 
     @property
     def finished(self) -> bool:
         return not self.active
 
     def state(self) -> State:
-        """Return tensors by name and JSON-like values, from which `restore` continues without changing any number."""
+        """Return tensors by name and JSON-like values, from which `restore` continues with the same results."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         own_tensors, own_values = self._own_state()
         return tensors | own_tensors, {
@@ -165,7 +162,7 @@ class Trainer(ABC):
 
     @property
     def _members(self) -> dict[str, Any]:
-        """The identity of the members: a saved state fits these alone."""
+        """The identity of the members: a saved state fits no others."""
         return {"format": _FORMAT, "procedure": type(self).__name__, "seeds": list(self.seeds)}
 
     @abstractmethod

@@ -85,7 +85,11 @@ class SweepLauncher(Launcher):
         if len(left) < len(jobs):
             log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
         if left:
+            from harness.run_state import expected_time
+
             make_folder("runs_dir", self.config.runs_dir)
+            if line := expected_time([job.run for job in left]):
+                log.info(line)
             self._start(left)
         return []  # results are on disk
 

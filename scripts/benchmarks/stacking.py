@@ -33,14 +33,14 @@ from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine
 from scripts.command_line import argument_parser
-from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
-from train.malloc import keep_freed_memory
+from train.memory import keep_freed_memory
 from train.randomness import generator
 from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
 from train.stacking_rule import choose, multiply_adds
+from train.trainer import training_step
 
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
 _NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
@@ -67,7 +67,7 @@ class Case:
     images: DeviceImages
     settings: TrainSettings
 
-    def step(self, members: int) -> Callable[[], None]:
+    def step(self, members: int, *, compiled: bool = False) -> Callable[[], None]:
         """Return a function that takes one optimiser step of `members` stacked members on the batch, and waits.
 
         On a GPU it replays a CUDA graph from the fourth call on.
@@ -78,10 +78,10 @@ class Case:
         initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
         optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=self.settings.lr)
         x, z = self.images.plain(batch)
-        gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
+        take_step = training_step(ensemble, optimizer, compiled=compiled)
 
         def step() -> None:
-            optimizer.step(gradients(x, z, factors)[1])
+            take_step(x, z, factors)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
 

@@ -7,6 +7,11 @@ Same examples, batch size, epochs, initial weights and validation losses (printe
 of all matrix products and convolutions, as PyTorch counts them, at the rate of a large product; of reading and writing
 weights and activations. Both are in the precision of training, at rates measured first. A second table has the kernels
 of a step (on a CPU: the operations), and the time in which none runs.
+
+    python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled channels_last
+
+measures some of the ways to train: the rule's stacking, the other one, without CUDA graphs, compiled
+(train.compile=true), in another memory format, by fused attention, and with losses on other samples on the way.
 """
 
 import argparse
@@ -32,6 +37,7 @@ from scripts.benchmarks.benchmark_helpers import (
     memory_rate,
     product_rate,
     show,
+    shown,
     timed,
 )
 from scripts.benchmarks.plain_training import batches, train_one
@@ -39,17 +45,19 @@ from scripts.benchmarks.stacking import Case
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.benchmarks.step_profile import profile_table
 from scripts.images_for_benchmarks import DIGITS, labelled_images
-from train.cuda_graph import GraphedFunction
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.epoch_trainer import fit_members
-from train.malloc import keep_freed_memory
 from train.matched_sample_losses import DATA, Counterparts
+from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking_rule import Stacking, choose
+from train.training_step import GraphedFunction
 
 _FOREVER = 10**9
+_MODEL_WAYS = {"convnextv2": "channels_last", "swinv2": "fused_attention"}  # attributes of their classes
+WAYS = ("rule", "other", "ungraphed", "counterparts", "model", "compiled", "compiled-other", "compiled-model")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,12 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
     parser.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
     parser.add_argument("--skip-peer", action="store_true", help="leave out the DataLoader loop")
+    parser.add_argument("--only", nargs="+", choices=WAYS, help="ways to train; default: all but the compiled ones")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
     bench = TrainingBenchmark(options)
-    show(bench.title, bench.compare(skip_peer=options.skip_peer))
-    bench.profile().show()
+    rows = bench.compare(options.only)
+    show(bench.title, rows if options.skip_peer else [*rows, *bench.peer()])
+    if options.only is None or "rule" in options.only:
+        bench.profile().show()
     return 0
 
 
@@ -117,22 +128,56 @@ class TrainingBenchmark:
     def model(self) -> Classifier:
         return Target(self.model_section).build(Classifier, self.train.image_shape, 10).to(self.device)
 
-    def compare(self, *, skip_peer: bool) -> list[Row]:
-        """Measure seconds and mean validation loss in both arrangements, and of the DataLoader loop."""
+    def compare(self, ways: Sequence[str] | None = None) -> list[Row]:
+        """Measure seconds and mean validation loss of each way to train; one that fails says why in its row."""
+        rows = []
+        for way in ways or [way for way in WAYS if "compiled" not in way]:
+            try:
+                row = self._measure(way)
+            except (RuntimeError, ValueError) as error:
+                row = Row("training", way, None, note=f"failed: {str(error).strip().splitlines()[0][:200]}")
+            if row is not None:
+                print(f"{row.who}, {shown(row.cost and row.cost.seconds)} s …", flush=True)
+                rows.append(row)
+        return rows
+
+    def _measure(self, way: str) -> Row | None:
+        """Return the row of one of `WAYS`, or None if this model or device does not have it."""
+        compiled, way = way.startswith("compiled"), way.removeprefix("compiled").removeprefix("-") or "rule"
         stacking = self._chosen(self.settings)
-        other = {"one": "all", "all": "one"}[stacking.setting]
-        rows = [
-            self._ours(stacking, f"; {stacking.how}: {stacking.why}"),
-            self._ours(self._chosen(dataclasses.replace(self.settings, stack=other))),
-        ]
-        if self.device.type == "cuda":
-            GraphedFunction.enabled = False
-            rows.append(self._ours(stacking, "; without CUDA graphs"))
-            GraphedFunction.enabled = True
-        followed: Counterparts = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # all cost the same
-        rows.append(self._ours(stacking, f"; losses on {len(followed)} samples of {len(self.validation):,}", followed))
-        if skip_peer:
-            return rows
+        settings = dataclasses.replace(self.settings, compile=compiled)
+        note = f"; {stacking.how}: {stacking.why}" if way == "rule" else ""
+        if way == "other":
+            other = {"one": "all", "all": "one"}[stacking.setting]
+            stacking = self._chosen(dataclasses.replace(settings, stack=other))
+        who = f"ours, {stacking.how}{', compiled' if compiled else ''}"
+        match way:
+            case "ungraphed" if self.device.type == "cuda":
+                GraphedFunction.enabled = False
+                try:
+                    return self._ours(who, stacking, settings, note="; without CUDA graphs")
+                finally:
+                    GraphedFunction.enabled = True
+            case "counterparts":
+                followed: Counterparts = dict.fromkeys(
+                    (DATA, "order1", "order2", "swap"), self.validation
+                )  # all cost the same
+                note = f"; losses on {len(followed)} samples of {len(self.validation):,}"
+                return self._ours(f"{who}, counterparts", stacking, settings, note, counterparts=followed)
+            case "model" if self.model_section["name"] in _MODEL_WAYS:
+                kind, attribute = type(self.ensemble.model), _MODEL_WAYS[str(self.model_section["name"])]
+                setattr(kind, attribute, True)
+                try:
+                    ensemble = Ensemble(self.model(), self.ensemble.precision)
+                    return self._ours(f"{who}, {attribute}", stacking, settings, note, ensemble)
+                finally:
+                    setattr(kind, attribute, False)
+            case "rule" | "other":
+                return self._ours(who, stacking, settings, note)
+        return None
+
+    def peer(self) -> list[Row]:
+        """Measure the DataLoader loop, and its loader alone."""
         with measured(self.device) as cost:
             losses = [
                 train_one(self.model(), self.train, self.validation, subset, seed, self.settings)
@@ -141,7 +186,7 @@ class TrainingBenchmark:
         loader = batches(self.train, self.subsets[0], 0, self.settings)
         epochs = len(self.seeds) * self.settings.max_epochs
         seconds = epochs * timed(lambda: [None for _ in loader], self.device)[1].seconds
-        return [*rows, self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
+        return [self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
 
     def profile(self) -> Table:
         """Profile a step of the seeds that train at once."""
@@ -157,17 +202,28 @@ class TrainingBenchmark:
     def _chosen(self, settings: TrainSettings) -> Stacking:
         return choose(self.ensemble, len(self.seeds), self.train, settings)
 
-    def _ours(self, stacking: Stacking, note: str = "", counterparts: Counterparts | None = None) -> Row:
+    def _ours(
+        self,
+        who: str,
+        stacking: Stacking,
+        settings: TrainSettings,
+        note: str = "",
+        ensemble: Ensemble | None = None,
+        counterparts: Counterparts | None = None,
+    ) -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
             data = {"train": self.train, "validation": self.validation}
             options = {"counterparts": counterparts, "stack": stacking.stack}
-            fitted = fit_members(self.ensemble, data, self.seeds, self.subsets, settings, **options)
+            fitted = fit_members(ensemble or self.ensemble, data, self.seeds, self.subsets, settings, **options)
             return [curve.validation_loss_bits[-1] for curve in fitted.curves]
 
-        run(dataclasses.replace(self.settings, max_epochs=1))  # warms up
-        losses, cost = timed(run, self.device, lambda: [self.settings])
-        return self._row(f"ours, {stacking.how}{', counterparts' if counterparts else ''}", cost, losses, note)
+        with measured(self.device) as first:
+            run(dataclasses.replace(settings, max_epochs=1))  # warms up
+        if settings.compile is True:
+            note += f"; compiled in {first.seconds:.0f} s, first epoch included"
+        losses, cost = timed(run, self.device, lambda: [settings])
+        return self._row(who, cost, losses, note)
 
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import get_args
 
 from rich import box
@@ -18,7 +17,7 @@ from conf.sweep_files import Sweep
 from conf.terminal import printable
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
-from harness.run_state import UNFINISHED, Name, State, state_of
+from harness.run_state import UNFINISHED, Name, State, kind_of, mean_seconds, state_of
 from harness.untrusted_runs import RUN_ID
 
 _SHOWN = 50  # lines per state
@@ -96,26 +95,20 @@ def cost(runs: Sequence[SweepRun]) -> str:
 
     A run takes the mean of finished runs of its dataset and model, less the time it has used. Failed runs do not count.
     """
-    took: dict[str, list[float]] = {}
-    for run in runs:
-        if run.state.name == "finished":
-            took.setdefault(_kind(run), []).append(run.state.seconds)
+    took = mean_seconds({run.directory.name: run.state for run in runs})
     if not took:
         return ""
+    used = sum(run.state.seconds for run in runs if run.state.name == "finished")
     left = [run for run in runs if run.state.name in ("running", "interrupted", "missing")]
-    known = [max(0.0, mean(took[_kind(run)]) - run.state.seconds) for run in left if _kind(run) in took]
-    line = f"device time: {duration(sum(map(sum, took.values())))} used by finished runs"
+    kinds = [(kind_of(run.directory.name), run.state.seconds) for run in left]
+    known = [max(0.0, took[kind] - spent) for kind, spent in kinds if kind in took]
+    line = f"device time: {duration(used)} used by finished runs"
     if known:
         at_once = max(1, sum(run.state.name == "running" for run in runs))
         line += f", about {duration(sum(known))} left, or {duration(sum(known) / at_once)} with {at_once} at a time"
     if unknown := len(left) - len(known):
-        line += f"; nothing is known of {unknown} runs of a dataset and model of which none has finished"
+        line += f"; no time estimate yet for {unknown} runs: no run of their dataset and model has finished"
     return line
-
-
-def _kind(run: SweepRun) -> str:
-    command, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
-    return f"{command} {dataset} {model}"
 
 
 def _lines(runs: Sequence[SweepRun]) -> Iterator[tuple[str, str, str]]:

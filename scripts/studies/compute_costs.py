@@ -1,4 +1,4 @@
-"""Least cost of a sweep of `python -m mdl`: FLOPs, bytes and hours on one GPU, on eight, on a cluster.
+"""Cost of a sweep of `python -m mdl`: FLOPs, bytes, least and likely hours on one GPU, on eight, on a cluster.
 
     python -m scripts.studies.compute_costs                                        of +experiment=table16
     python -m scripts.studies.compute_costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
@@ -6,9 +6,10 @@
 
 Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
 are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
-written and read, y read again), and the activations saved for the backward pass, written and read. Hours are lower
-bounds: the larger of FLOPs by rate and bytes by bandwidth, without evaluations, crops, pointwise operations and kernel
-launches; caches can be faster. scripts.benchmarks.train compares seconds with these bounds.
+written and read, y read again), and the activations saved for the backward pass, written and read. The floor of a
+training is the larger of FLOPs by rate and bytes by bandwidth, without evaluations, crops, pointwise operations and
+kernel launches; caches can be faster. Likely hours are floors times a multiple that `scripts.benchmarks.train` measured
+of the architecture (`MEASURED`); those of other sizes are extrapolated.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import torch
 from conf import Options
 from conf.check import ConfigError
 from conf.command_process import exit_code
-from conf.compose import jobs_of
+from conf.compose import composed, jobs_of
 from conf.groups import look_in
 from conf.run_identity import identifying
 from conf.schema import plain, validate
@@ -40,12 +41,42 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine, memory_rate, product_rate, shown
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.command_line import argument_parser
-from train.epoch_randomness import EpochOrder
+from train.randomness import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
 # SXM, NVIDIA's data sheet: bfloat16 dense, float32 without tensor cores
 H100 = {"H100, bfloat16": Device(989e12, 3.35e12, 2), "H100, float32": Device(67e12, 3.35e12, 4)}
+BATCH = 64  # examples in a step of the measurements below
+
+
+class Measured(NamedTuple):
+    """Examples a second, those of all seeds together, on images of 32 × 32 × 3.
+
+    From the first row of `python -m scripts.benchmarks.train --dataset cifar --model MODEL --device cuda`, at the
+    model's default size and in steps of `BATCH` examples.
+    """
+
+    device: str
+    date: str
+    floor: Device
+    examples_per_s: Mapping[str, float]
+
+    def multiple(self, model: str) -> float | None:
+        """Return the measured time of a model's step over its floor; None if it was not measured."""
+        if model not in self.examples_per_s:
+            return None
+        step = step_of(json.dumps(composed("mdl", [f"model={model}"], MdlConfig).model), CIFAR, 10)
+        return BATCH / self.examples_per_s[model] / step.floor(BATCH, self.floor).seconds
+
+
+MEASURED = Measured(
+    "H100 80GB HBM3",
+    "2026-11-27",
+    H100["H100, bfloat16"],
+    {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482},
+)
+CPU_MULTIPLES = "2 to 3.2"  # MLP and LeNet, two cores, 2026-11-21
 Epochs = Mapping[str, Sequence[float]]  # per size, by `training`
 
 
@@ -53,13 +84,19 @@ class RunGroup(NamedTuple):
     """Runs that differ only in their eraser. `trainings`: per size, steps of all seeds, and examples per step."""
 
     name: str
+    model: str
     runs: int
     step: Step
     trainings: Sequence[tuple[int, int]]
 
-    def hours(self, device: Device) -> list[float]:
-        """Return the hours of one run, by training size."""
-        return [self.step.floor(examples, device, steps).seconds / 3600 for steps, examples in self.trainings]
+    def hours(self, device: Device) -> float:
+        """Return the least hours of one run."""
+        return sum(self.step.floor(examples, device, steps).seconds for steps, examples in self.trainings) / 3600
+
+    def likely_hours(self, measured: Measured) -> float | None:
+        """Return the hours of one run at the multiple of the floor that was measured; None if none was."""
+        multiple = measured.multiple(self.model)
+        return multiple and multiple * self.hours(measured.floor)
 
     def totals(self) -> tuple[float, float, float]:
         """Return steps, PFLOP and TB of one run; saved activations have two bytes per number."""
@@ -77,6 +114,12 @@ def sized(dataset: Options, size: Sequence[int] | None) -> tuple[tuple[int, int,
     shape, classes, images = KNOWN[dataset["name"]]
     held_out = dataset["validation_size"]
     return shape, classes, images - (min(1024, images // 10) if held_out is None else held_out)
+
+
+@functools.cache
+def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
+    """Return the step of a model, a configuration's section as JSON, on images of a shape."""
+    return Step.of(Target(json.loads(model)).build(Classifier, shape, classes), shape)
 
 
 def training(config: Options, sizes: Sequence[int]) -> str:
@@ -99,19 +142,22 @@ def epochs_seen(roots: Sequence[Path]) -> Epochs:
 def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> RunGroup:
     shape, classes, examples = sized(config.dataset, chosen.size)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
-    step = Step.of(Target(config.model).build(Classifier, shape, classes), shape)
+    step = step_of(json.dumps(config.model), shape, classes)
     assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
     epochs = seen.get(training(config.plain, sizes), assumed)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
     steps = [round(len(config.seeds) * count * order.steps) for count, order in zip(epochs, orders, strict=True)]
-    return RunGroup(name, runs, step, [(count, order.batch_size) for count, order in zip(steps, orders, strict=True)])
+    model = str(config.model["name"])
+    return RunGroup(
+        name, model, runs, step, [(count, order.batch_size) for count, order in zip(steps, orders, strict=True)]
+    )
 
 
 def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
     """Return the groups of the sweep's runs, each run counted once."""
     groups: dict[str, tuple[MdlConfig, set[str]]] = {}
-    for _, composed in jobs_of("mdl", chosen.overrides):
-        config = validate(plain(composed), MdlConfig)
+    for _, job in jobs_of("mdl", chosen.overrides):
+        config = validate(plain(job), MdlConfig)
         key = json.dumps(identifying(config.plain) | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, groups)], ["model"])
@@ -119,15 +165,20 @@ def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
     return [run_group(str(name), len(erasers), config, chosen, seen) for name, (config, erasers) in made]
 
 
-def sweep_hours(groups: Sequence[RunGroup], device: Device) -> dict[str, float]:
-    """Return hours of the whole sweep on one device, on eight, and on one per run."""
-    runs = [hours for group in groups for hours in [group.hours(device)] * group.runs]
-    total, run = sum(map(sum, runs)), max(map(sum, runs))
-    return {
-        "one device": total,
-        "eight": max(total / 8, run),
-        "a cluster, a task per run": run,
-    }
+def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> dict[str, float | None]:
+    """Return hours of a run of each group, and of the whole sweep on one device, on eight, and on one per run.
+
+    Args:
+        groups: of the sweep.
+        hours: of a run of each; None where they are unknown.
+    """
+    known = [hour for hour in hours if hour is not None]
+    runs = {group.name: hour for group, hour in zip(groups, hours, strict=True)}
+    if len(known) < len(groups):
+        return runs | dict.fromkeys(("one device", "eight", "a cluster, a task per run"))
+    total, longest = sum(group.runs * hour for group, hour in zip(groups, known, strict=True)), max(known)
+    whole = {"one device": total, "eight": max(total / 8, longest), "a cluster, a task per run": longest}
+    return {**runs, **whole}
 
 
 def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
@@ -144,11 +195,20 @@ def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
 
 
 def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
-    hours = [{group.name: sum(group.hours(d)) for group in groups} | sweep_hours(groups, d) for d in devices.values()]
-    rows = [[what, *(shown(column[what]) for column in hours)] for what in hours[0]]
+    likely = sweep_hours(groups, [group.likely_hours(MEASURED) for group in groups])
+    least = [sweep_hours(groups, [group.hours(device) for group in groups]) for device in devices.values()]
+    rows = [[what, *(shown(column[what]) for column in (likely, *least))] for what in likely]
     rates = (f"{d.flops / 1e12:.3g} TFLOP/s and {d.memory_bytes / 1e12:.3g} TB/s" for d in devices.values())
-    caption = f"By column: {', '.join(rates)}. This machine: {this_machine}."
-    Table("hours", [caption], ["hours at least: a run, or all on", *devices], rows).show()
+    multiples = {group.model: MEASURED.multiple(group.model) for group in groups}
+    times = ", ".join(f"{model} {multiple:.3g}" for model, multiple in multiples.items() if multiple)
+    caption = [
+        f"Likely: the floor of {MEASURED.device} in bfloat16, times what was measured there on {MEASURED.date}: "
+        f"{times or 'nothing of these models'}.",
+        f"At least, by column: {', '.join(rates)}. This machine: {this_machine}.",
+        f"On CPUs trainings took {CPU_MULTIPLES} times the floor (docs/benchmarks.md).",
+    ]
+    headings = ["hours: a run, or all on", "H100, likely", *(f"{device}, at least" for device in devices)]
+    Table("hours", caption, headings, rows).show()
 
 
 def show(chosen: argparse.Namespace) -> int:

@@ -199,6 +199,16 @@ def test_leace_and_means_stop_four_times_at_most(d: int) -> None:
     assert fitted(RandomEraser, d, num_directions=2)[1] <= 2  # random numbers are the CPU's
 
 
+def test_applying_qleace_stops_four_times_whatever_the_number_of_classes() -> None:
+    x, z = examples(k=6)
+    with Device() as device:
+        x, z = x.to(DEVICE), z.to(DEVICE)
+        eraser = QleaceEraser.fit(x, z)
+        device.waits.clear()
+        eraser(x, z)
+    assert device.waits.total() <= 4  # two of them for the range of the labels
+
+
 @pytest.mark.parametrize("d", [12, 16])
 def test_alf_qleace_stops_twice_per_direction(d: int) -> None:
     eraser, waits = fitted(AlfQleaceEraser, d)

@@ -3,11 +3,12 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from erasure.store.lease_holder import file_system_time
 from harness.run_directory import LOCK, Run
-from harness.run_state import state_of
+from harness.run_state import expected_time, state_of
 from tests.made_up_runs import made_up
 
 
@@ -61,3 +62,16 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     lock.unlink()
     run.finish(made_up("x"))
     assert state("x") == ("finished", "")
+
+
+def test_the_expected_time_of_a_sweep_is_that_of_finished_runs_of_the_same_kind(tmp_path: Path) -> None:
+    sweep = [
+        tmp_path / f"mdl-digits-{eraser}-{model}-1-2" for model in ("mlp", "lenet") for eraser in ("control", "leace")
+    ]
+    assert expected_time([tmp_path / "none" / "mdl-digits-control-mlp-1-2"]) == ""
+    assert expected_time(sweep) == ""
+    for name, seconds in (("mdl-digits-qleace-mlp-1-2", 100.0), ("train-digits-leace-lenet-1-2", 9.0)):
+        run, result = Run(tmp_path, name), made_up(name)
+        run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
+    expected = "2 runs: about 3:20, as finished runs of their dataset and model took; no estimate for 2"
+    assert expected_time(sweep) == expected

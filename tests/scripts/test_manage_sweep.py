@@ -79,7 +79,8 @@ def test_the_cost_so_far_and_to_the_end(tmp_path: Path, capsys) -> None:
     assert len(runs) == 6
     assert sweep(["status", str(tmp_path), "--", *OVERRIDES]) == 1
     said = (
-        "device time: 6:40 used by finished runs, about 3:20 left, or 3:20 with 1 at a time; nothing is known of 3 runs"
+        "device time: 6:40 used by finished runs, about 3:20 left, or 3:20 with 1 at a time; "
+        "no time estimate yet for 3 runs"
     )
     assert said in capsys.readouterr().out
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from train.calibration import temperatures
+from train.ensemble import temperatures
 
 
 def drawn(n: int, by: float, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,8 @@ from tests.train.test_training import Dropping, images
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
-from train.epoch_randomness import Draws
 from train.epoch_trainer import EpochTrainer, Fit, fit_members
-from train.randomness import permutation
+from train.randomness import Draws, permutation
 from train.settings import TrainSettings
 
 SEEDS = [0, 1, 2]
@@ -121,7 +120,7 @@ def test_without_the_checkpoint_of_the_generators_it_would_not(
     with pytest.raises(Killed):
         train(data, settings, Checkpoints(tmp_path, 1e9))
     stop_at(10**9)
-    monkeypatch.setattr("train.epoch_randomness.EpochOrder.restore", lambda self, tensors: None)
+    monkeypatch.setattr("train.randomness.EpochOrder.restore", lambda self, tensors: None)
     assert not same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -20,7 +21,7 @@ from tests.models.every_model import EVERY
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer, Fit, fit_members
-from train.out_of_memory_advice import MemoryExhaustedError
+from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError
@@ -178,3 +179,26 @@ def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSetti
     first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
     scored = both.score(data["train"], stopping, weights=both.last).bits.tolist()
     assert scored == pytest.approx([first, second], rel=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_steps_train_as_others_do(settings: TrainSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes
+    settings = dataclasses.replace(settings, batch_size=8, max_epochs=4, min_epoch_steps=4, weight_decay=0.1)
+    data, subsets = {"train": images(0), "validation": images(1)}, torch.arange(64).view(2, 32) % 60
+    compiled, eager = (
+        fit_members(Ensemble(Dropping()), data, [3, 4], subsets, dataclasses.replace(settings, compile=each), stack=2)
+        for each in (True, False)
+    )
+    for one, other in zip(compiled.curves, eager.curves, strict=True):
+        assert one.validation_loss_bits == pytest.approx(other.validation_loss_bits, rel=0, abs=1e-5)
+        assert one.validation_loss_bits[-1] < one.validation_loss_bits[0] - 0.1
+    assert not torch.equal(compiled.last["straight.weight"], eager.last["straight.weight"])  # it was compiled
+
+
+def test_without_a_compiler_it_says_what_is_missing(
+    data, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match=r"train.compile=true on cpu: needs a C\+\+ compiler \(no-such-compiler\)"):
+        run(small(), [0], 40, data, dataclasses.replace(settings, compile=True))

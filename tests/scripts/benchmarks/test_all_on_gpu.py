@@ -1,6 +1,8 @@
 """The command for a machine with a GPU, in small on the CPU: it continues where it stopped, and reports a failure."""
 
 import argparse
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ def test_it_writes_a_page_and_continues_where_it_stopped(tmp_path: Path) -> None
     options = argparse.Namespace(device="cpu", folder=folder, page=page, minutes=0.0)
     assert all_on_gpu.work(options, two) == 0
     assert not list(folder.iterdir())  # no time for any part
+    assert "No time was left for: erasers of 48 values, wrong." in page.read_text()
     options.minutes = 5.0
     assert all_on_gpu.work(options, two) == 1  # one of them fails
     written = page.read_text()
@@ -35,3 +38,21 @@ def test_without_a_gpu_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) ->
         all_on_gpu.main([])
     assert ended.value.code == 2
     assert "no CUDA device: --device cpu --small tries the command itself" in capsys.readouterr().err
+
+
+def test_a_part_that_takes_too_long_is_stopped_with_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = tmp_path / "written"
+    loop = f"while True: open({str(written)!r}, 'a').write('x'); time.sleep(0.02)"
+    (tmp_path / "slow.py").write_text(
+        f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {f'import time{chr(10)}{loop}'!r}])\n"
+        "print('begun', flush=True)\ntime.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    part = all_on_gpu.run(["slow"], 2.0)
+    size = written.stat().st_size
+    time.sleep(0.2)
+    assert written.stat().st_size == size > 0
+    assert part["printed"] == ["begun"]
+    assert "Stopped for lack of time, after:" in all_on_gpu.page({"slow": part}, "x", [])

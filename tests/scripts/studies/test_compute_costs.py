@@ -11,7 +11,7 @@ from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from scripts.studies.compute_costs import main, sized
 from tests.conftest import REPOSITORY
-from train.epoch_randomness import epoch_steps
+from train.randomness import epoch_steps
 
 
 def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
@@ -25,7 +25,9 @@ def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
     sizes, settings = chunk_sizes(48_976, config.mdl), config.train
     steps = 5 * 7 * sum(epoch_steps(n, settings) for n in sizes)
     assert all(line[6] == f"{steps:,}" for line in rows[:4])
-    assert len(rows[4]) == 5  # a name, two kinds of H100, what was given, this machine
+    assert len(rows[4]) == 6  # a name, an H100 as measured, two floors of it, what was given, this machine
+    for row, multiple in zip(rows[4:], (16.9, 38.9, 37.2, 81.1), strict=True):  # docs/benchmarks.md
+        assert float(row[1]) == pytest.approx(multiple * float(row[2]), rel=0.02)
     assert rows[0][2:4] == ["411,146", "0.822"]
 
 

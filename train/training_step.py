@@ -1,0 +1,125 @@
+"""A training step, launched as a whole: a small network spends its time on launching kernels, not in them."""
+
+import importlib.util
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from train.ensemble import Ensemble
+from train.schedule_free import ScheduleFree
+
+log = logging.getLogger(__name__)
+Output = TypeVar("Output")
+TrainingStep = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, labels and factors to losses
+
+_FIRST_CALLS = 3  # run without a graph: in these, libraries choose kernels and allocate workspaces
+
+
+def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool = False) -> TrainingStep:
+    """Return a function that takes one step and returns the members' losses [S].
+
+    On a GPU the gradients are captured as a CUDA graph. A compiled step is one graph, update included.
+
+    Args:
+        ensemble: the architecture.
+        optimizer: holds the weights that are updated.
+        compiled: compile gradients and update by `torch.compile`.
+
+    Raises:
+        ValueError: `compiled` without a compiler.
+    """
+    if compiled:
+        require_compiler(next(iter(optimizer.weights.values())).device)
+
+        def whole(x: Tensor, z: Tensor, factors: Tensor, coefficients: Tensor) -> Tensor:
+            losses, slopes = ensemble.gradients(optimizer.weights, x, z, factors, compiled=True)
+            optimizer.compiled_step(slopes, coefficients)
+            return losses
+
+        graphed = GraphedFunction(whole)
+        return lambda x, z, factors: graphed(x, z, factors, optimizer.next_coefficients())
+
+    gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
+
+    def step(x: Tensor, z: Tensor, factors: Tensor) -> Tensor:
+        losses, slopes = gradients(x, z, factors)
+        optimizer.step(slopes)
+        return losses
+
+    return step
+
+
+def require_compiler(device: torch.device) -> None:
+    """Refuse train.compile=true where `torch.compile` has no compiler for the device.
+
+    Raises:
+        ValueError: names what is missing.
+    """
+    if device.type == "cuda":
+        missing = None if importlib.util.find_spec("triton") else "triton, which comes with PyTorch for CUDA"
+    else:
+        compiler = os.environ.get("CXX", "g++")
+        missing = None if shutil.which(compiler) else f"a C++ compiler ({compiler})"
+    if missing:
+        raise ValueError(f"train.compile=true on {device.type}: needs {missing}; install it, or choose auto or false")
+
+
+class GraphedFunction(Generic[Output]):
+    """A function of tensors, captured as a CUDA graph for every shape of its inputs; on a CPU, the function itself.
+
+    A graph launches the same kernels on the same memory, so results are the same. The function must not wait for the
+    device, and the other tensors that it uses must keep their memory. A function that cannot be captured is called
+    directly, and the log says so.
+
+    Args:
+        function: takes tensors on one device.
+
+    Attributes:
+        enabled: whether functions are captured. Benchmarks and tests set it to False for comparison.
+    """
+
+    enabled: ClassVar[bool] = True
+
+    def __init__(self, function: Callable[..., Output]) -> None:
+        self._function = function
+        self._calls = Counter[Any]()  # by shapes
+        self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Output]] = {}
+
+    def __call__(self, *inputs: Tensor) -> Output:
+        """Return the function's output; on a GPU the next call with inputs of these shapes overwrites it."""
+        if inputs[0].device.type != "cuda" or not self.enabled:
+            return self._function(*inputs)
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
+        self._calls[shapes] += 1
+        if self._calls[shapes] == _FIRST_CALLS + 1:
+            self._capture(shapes, inputs)
+        if shapes not in self._graphs:
+            return self._function(*inputs)
+        graph, captured, output = self._graphs[shapes]
+        for target, tensor in zip(captured, inputs, strict=True):
+            target.copy_(tensor)
+        graph.replay()
+        return output
+
+    def _capture(self, shapes: Any, inputs: Sequence[Tensor]) -> None:
+        device, captured = inputs[0].device, [tensor.clone() for tensor in inputs]
+        graph, random_state = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(device)
+        try:
+            with torch.cuda.device(device), torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):
+                output = self._function(*captured)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            log.warning("training without a CUDA graph: %s", str(error).splitlines()[0])
+            # After a failed capture the device's generator behaves as if it still went on, until its state is replaced.
+            unused = torch.Generator(device)
+            unused.set_state(random_state)
+            torch.cuda.default_generators[device.index].graphsafe_set_state(unused)
+        else:
+            self._graphs[shapes] = graph, captured, output
