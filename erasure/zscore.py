@@ -1,4 +1,4 @@
-"""The scale on which images are erased: pixels in 0..1, or z-scores per coordinate; undone for display."""
+"""The scale on which images are erased: pixels in 0..1 or z-scores, its inverse for display, and its precision."""
 
 import math
 from collections.abc import Iterator
@@ -92,3 +92,30 @@ class Preprocessing:
         ends = (0.0, 1.0) if self.bounded else (-math.inf, math.inf)
         expanded = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *shape)
         return expanded if self.scaling is None else self.scaling(expanded)
+
+
+def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
+    """Raise ValueError for vectors so far from zero that rounding to a dtype blurs their differences.
+
+    Rounding a coordinate adds about eps |m| / √12 to it. This must not exceed a thousandth of the standard deviation,
+    or the relative precision of the dtype.
+
+    Args:
+        x: training vectors as stored, [n, ...].
+        moments: their moments on the scale on which they are rounded.
+        dtype: result of the rounding.
+        remedy: last words of the error.
+    """
+    varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # variances are rounded, never exactly 0
+    if not varies.any():
+        raise ValueError("all training examples are alike: there is nothing to learn and nothing to erase")
+    eps, mean = torch.finfo(dtype).eps, moments.mean.abs()
+    std = moments.total.diagonal().clamp(min=0).sqrt()
+    blurred = varies & (eps / 12**0.5 * mean > max(1e-3, eps) * std)
+    if blurred.any():
+        i = int(blurred.nonzero()[0])
+        raise ValueError(
+            f"column {i} has mean {float(moments.mean[i]):.3g} and standard deviation {float(std[i]):.3g}: rounding to "
+            f"{str(dtype).removeprefix('torch.')} blurs it by more than a thousandth, as {int(blurred.sum())} of "
+            f"{len(std)} columns; {remedy}"
+        )
