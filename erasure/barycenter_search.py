@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from erasure.autocast import without_autocast
 from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
 from erasure.progress import report_progress
+from erasure.torch_modes import without_autocast
 
 _TITLE = "barycenter of class covariances"  # of the progress
 

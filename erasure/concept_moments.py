@@ -16,6 +16,7 @@ from erasure.inputs import (
     leading_shape,
     number_of_classes,
     per_example,
+    require_labels,
     require_plain,
     require_range,
     require_same_rows,
@@ -36,12 +37,6 @@ SINGLE = "z"  # name of a concept that was given without one
 
 class NeedsClassesError(AttributeError, ValueError):
     """An eraser asked the moments of a concept for something that only classes have."""
-
-
-class _JointAccumulator(Accumulator):
-    """Moments of the joint vectors (x, z): one class of d + m coordinates."""
-
-    least_classes = 1
 
 
 class ConceptMoments:
@@ -92,7 +87,7 @@ class ConceptMoments:
             raise ValueError(f"concepts={concepts}: each concept needs at least one column")
         self.dim, self.concepts = dim, named
         width = dim + sum(named.values())
-        self._joint = _JointAccumulator(width, 1, device=device, pooled=True, precision=precision)
+        self._joint = Accumulator(width, 1, device=device, pooled=True, precision=precision)  # of vectors (x, z)
 
     @classmethod
     def fit(cls, x: Any, z: Any, *, dim: int | None = None, device: torch.device | str | None = None) -> Self:
@@ -355,9 +350,7 @@ def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
     if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
         if size == 1:
             return spread(z, leading)[:, None]
-        if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < size:
-            worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
-            raise ValueError(f"label {worst} is out of range: labels run from 0 to {size - 1}")
+        require_labels(z, size)
         return spread(torch.nn.functional.one_hot(z.long(), size), leading, trailing=1)
     columns = z.ndim > 1 or (z.ndim == 1 and not leading)
     if not columns or z.shape[-1] != size or z.shape[:-1] != leading[: z.ndim - 1]:

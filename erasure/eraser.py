@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.dataset import LabelledImages
 from erasure.eraser_files import load_eraser, save_eraser
@@ -25,10 +24,10 @@ from erasure.inputs import (
     by_rows,
     check_batch,
     leading_shape,
-    ordinary_tensors,
     require_same_rows,
 )
 from erasure.moments import ClassMoments
+from erasure.torch_modes import ordinary_tensors, without_autocast
 from erasure.zscore import Preprocessing
 
 _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
@@ -120,7 +119,7 @@ class Eraser(ABC):
         _require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
         warned_of_few(cls, moments)
-        if isinstance(moments, ConceptMoments):
+        if isinstance(moments, ConceptMoments) or not cls.needs_examples():
             return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
         assert labels is not None
@@ -143,7 +142,7 @@ class Eraser(ABC):
     @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
+        """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
         _require_complete(cls)
         _require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
@@ -152,15 +151,7 @@ class Eraser(ABC):
                 "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
             )
         eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
-        if not isinstance(eraser, cls):
-            raise ValueError(f"{cls.__name__}.from_moments returned {eraser!r}: return an instance of the class")
-        eraser.require_fields()
-        k = None if isinstance(moments, ConceptMoments) else moments.num_classes
-        if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
-            raise ValueError(
-                f"{cls.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-                f"of these moments they are [{moments.dim}] and {k}"
-            )
+        _require_result(eraser, cls, moments)
         return eraser
 
     @classmethod
@@ -180,14 +171,6 @@ class Eraser(ABC):
                 if isinstance(value, Tensor) and value.is_inference():
                     vars(self)[name] = value.clone()
 
-    def require_fields(self) -> None:
-        """Raise ValueError unless a subclass has set what this class works with."""
-        if missing := [name for name in ("mean", "num_classes") if not hasattr(self, name)]:
-            raise ValueError(
-                f"{type(self).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
-                "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
-            )
-
     @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
@@ -205,7 +188,7 @@ class Eraser(ABC):
             ValueError: wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose
                 map does not keep the shape.
         """
-        self.require_fields()
+        _require_fields(self)
         require_same_rows(x, z)
         values = as_tensor(x, "x", examples=True)
         rows, labels = self._rows(values, z)
@@ -323,6 +306,9 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
+# Checks of classes that users write, and of their options.
+
+
 @functools.cache  # a class is inspected once, not at every fit
 def _require_complete(kind: type[Eraser]) -> None:
     """Raise ValueError for a class that does not define what an eraser needs."""
@@ -330,6 +316,28 @@ def _require_complete(kind: type[Eraser]) -> None:
         raise ValueError(f"{kind.__name__} does not define {', '.join(sorted(kind.__abstractmethods__))}")
     if len(inspect.signature(kind.transform).parameters) != 3:
         raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
+
+
+def _require_fields(eraser: Eraser) -> None:
+    """Raise ValueError unless an eraser has the fields of every eraser."""
+    if missing := [name for name in ("mean", "num_classes") if not hasattr(eraser, name)]:
+        raise ValueError(
+            f"{type(eraser).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
+            "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
+        )
+
+
+def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
+    """Raise ValueError unless `from_moments` of a class returned an instance with the moments' mean and classes."""
+    if not isinstance(eraser, kind):
+        raise ValueError(f"{kind.__name__}.from_moments returned {eraser!r}: return an instance of the class")
+    _require_fields(eraser)
+    k = None if isinstance(moments, ConceptMoments) else moments.num_classes
+    if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
+        raise ValueError(
+            f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
+            f"of these moments they are [{moments.dim}] and {k}"
+        )
 
 
 @functools.cache

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import torch
 from torch import Tensor
 
-from erasure.inputs import FLOATING, ordinary_tensors
+from erasure.inputs import FLOATING
 from erasure.store.checked_files import load_tensors, save_tensors
+from erasure.torch_modes import ordinary_tensors
 
 if TYPE_CHECKING:
     from erasure.eraser import Eraser

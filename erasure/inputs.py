@@ -2,8 +2,7 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,13 +32,6 @@ def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
         rows = slice(start, start + ROWS_AT_ONCE)
         out[rows] = function(rows)
     return out
-
-
-@contextmanager
-def ordinary_tensors() -> Iterator[None]:
-    """Make tensors that can be changed, and that autograd can use, in `torch.inference_mode` as well."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
 
 
 def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
@@ -349,6 +341,32 @@ def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
             f"{name} has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example, or [..., {dim}]"
         )
     return leading
+
+
+def labelled_rows(
+    x: Any, z: Any, *, num_classes: int | None = None, dim: int | None = None
+) -> tuple[Tensor, Tensor, int]:
+    """Return examples as rows [n, d], their labels [n] int64, and the number k of classes.
+
+    Args:
+        x: examples, [n, ...] or [..., d].
+        z: labels in any form that `check_batch` takes.
+        num_classes: k; the width of one-hot labels, or else the largest label plus one, by default.
+        dim: values per example; see `values_per_example` for the default.
+
+    Raises:
+        ValueError: no examples, more classes than examples could have, or as `check_batch`.
+    """
+    require_same_rows(x, z)
+    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
+    dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
+    leading = leading_shape(x, dim)
+    z = single_column(z, leading)
+    one_hot = z.ndim > 1 and not per_example(z, leading)
+    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(z)
+    rows, labels = check_batch(x, z, dim, k)
+    assert labels is not None
+    return rows, labels, k
 
 
 def check_batch(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.barycenter_search import factor_map
 from erasure.covariance_factor import CovarianceFactor
-from erasure.inputs import as_tensor, check_batch, values_per_example
+from erasure.inputs import as_tensor, labelled_rows, require_range
 from erasure.moments import ClassMoments
 from erasure.polar import polar_factor
 
@@ -65,11 +65,10 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     if name not in COUNTERPARTS:
         raise ValueError(f"counterpart={name!r}: choose from {', '.join(COUNTERPARTS)}")
     x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-    rows, labels = check_batch(x, z, values_per_example(x, z), max(2, int(z.long().max()) + 1 if z.numel() else 0))
-    assert labels is not None
-    if not rows.is_floating_point() or not rows.isfinite().all():
-        problem = "values that are not finite" if rows.is_floating_point() else f"integers ({x.dtype})"
-        raise ValueError(f"x holds {problem}: a counterpart is drawn in its dtype; pass finite floating numbers")
+    rows, labels, _ = labelled_rows(x, z)
+    if not rows.is_floating_point():
+        raise ValueError(f"x holds integers ({x.dtype}): a counterpart is drawn in its dtype; pass floating numbers")
+    require_range(rows, "x", torch.float64)
     present, counts = labels.unique(return_counts=True)
     if int(counts.min()) < 2:
         raise ValueError(

@@ -7,17 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.inputs import (
-    Array,
-    as_tensor,
-    leading_shape,
-    number_of_classes,
-    per_example,
-    require_same_rows,
-    single_column,
-    values_per_example,
-    whole_number,
-)
+from erasure.inputs import Array, labelled_rows
 from erasure.moment_accumulator import Accumulator
 from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -52,6 +42,8 @@ class ClassMoments(Accumulator):
         (torch.Size([4, 4]), torch.Size([4, 3]))
     """
 
+    min_classes = 2
+
     @classmethod
     def fit(
         cls,
@@ -68,25 +60,17 @@ class ClassMoments(Accumulator):
         Args:
             x: examples, as `update` takes them.
             z: labels, likewise.
-            num_classes: k; the largest label and one by default.
-            dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] with one label per
-                example need `dim=d`; one label per token says so itself.
+            num_classes: k; the largest label plus one by default.
+            dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] need `dim=d` if there is
+                one label per example; with one label per token d is the default.
             device: where the sums live; that of `x` by default.
             pooled: see the class.
 
         Raises:
             ValueError: no examples, or as `update`.
         """
-        require_same_rows(x, z)
-        values, labels = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-        dim = values_per_example(values, labels) if dim is None else whole_number(dim, "dim")
-        leading = leading_shape(values, dim)
-        labels = single_column(labels, leading)
-        if num_classes is None and labels.ndim > 1 and not per_example(labels, leading):
-            num_classes = labels.shape[-1]  # one-hot
-        elif num_classes is None:
-            num_classes = number_of_classes(labels)
-        return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
+        rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
+        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, check_batch, leading_shape, require_same_rows, values_per_example
+from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
 _ROUNDS = 12
-_NOT_FINITE = "x holds values that are not finite (NaN or infinity): clean the data first"
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit a core's cache
 
 
@@ -73,8 +72,6 @@ class Whitening:
     def fit(cls, x: Tensor, r: int) -> Self:
         """Estimate shares and errors from examples [n, d]; see `of`."""
         centred = x.double() - (mean := x.double().mean(0))
-        if not mean.isfinite().all():
-            raise ValueError(_NOT_FINITE)
         return cls.of(mean, centred.T @ centred / len(x), r)
 
     @classmethod
@@ -153,19 +150,18 @@ def order_spectrum(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
     generator = torch.Generator().manual_seed(seed)
-    require_same_rows(x, z)
-    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-    dim = values_per_example(x, z) if whitening is None else len(whitening.centre)
-    rows, labels = check_batch(x, z, dim, max(2, int(z.long().max()) + 1 if z.numel() else 0))
-    assert labels is not None
+    rows, labels, _ = labelled_rows(x, z, dim=None if whitening is None else len(whitening.centre))
+    require_range(rows, "x", torch.float64)
     chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values.to(rows.device)
     if whitening is None:
-        fitted_to = x if reference is None else as_tensor(reference, "reference", examples=True)
-        leading = leading_shape(fitted_to, dim, "x" if reference is None else "reference")
-        whitening = Whitening.fit(fitted_to.reshape(leading.numel(), dim), max(directions))
+        fitted_to = rows
+        if reference is not None:
+            reference = as_tensor(reference, "reference", examples=True)
+            require_range(reference, "reference", torch.float64)
+            leading = leading_shape(reference, rows.shape[1], "reference")
+            fitted_to = reference.reshape(leading.numel(), rows.shape[1])
+        whitening = Whitening.fit(fitted_to, max(directions))
     x, z = whitening(rows[chosen]), labels.to(rows.device)[chosen]
-    if not x.isfinite().all():
-        raise ValueError(_NOT_FINITE)
     classes, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
     if len(classes) < 2 or int(counts.min()) < 3:

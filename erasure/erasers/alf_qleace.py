@@ -9,12 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.erasers.leace import LeaceEraser
 from erasure.inputs import whole_number
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)

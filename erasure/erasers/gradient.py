@@ -15,12 +15,12 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
-from erasure.range_constraint import contains, free, pull_back, values
 from erasure.relaxed_transport import relaxed_transport
 from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
 
 _ROUNDS = 10  # of the start's, which L-BFGS goes on from
+_MARGIN = 1e-3  # of the range, from its ends at the start: at the ends a sigmoid has no slope
 _LEAST_EDIT = 1e-6  # of the largest weight, instead of zero: selects the nearest of equally good solutions
 
 
@@ -223,3 +223,28 @@ def moment_gaps(
     shift, excess = centre - mean, gram(centred) / len(x) - covariance
     slope = torch.mm(centred, excess).mul_(4 * by_covariance)
     return shift, excess, slope.add_(shift, alpha=2 * by_mean)
+
+
+def contains(ends: Tensor, x: Tensor) -> bool:
+    """Return whether all values of `x` [n, d] are inside, up to rounding."""
+    low, high = ends
+    slack = 4 * torch.finfo(x.dtype).eps * torch.maximum(low.abs(), high.abs())
+    return not bool(((x < low - slack) | (x > high + slack)).any())
+
+
+def free(ends: Tensor, x: Tensor) -> Tensor:
+    """Return the unconstrained numbers of values [n, d]; values at an end are moved slightly inside."""
+    low, high = ends
+    return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
+
+
+def values(ends: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values of unconstrained numbers, and their positions in the range, 0 to 1."""
+    low, high = ends
+    unit = u.sigmoid()
+    return (low + (high - low) * unit).clamp(low, high), unit
+
+
+def pull_back(ends: Tensor, gradient: Tensor, unit: Tensor) -> Tensor:
+    """Convert a gradient by values into one by the unconstrained numbers, in place."""
+    return gradient.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])

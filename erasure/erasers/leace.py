@@ -7,11 +7,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.concept_moments import ConceptMoments
 from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 log = logging.getLogger(__name__)
 

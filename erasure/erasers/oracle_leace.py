@@ -6,10 +6,10 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import constant_columns, made_constant
 from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
+from erasure.projection_eraser import constant_columns, made_constant
 
 
 @dataclass(frozen=True, repr=False)

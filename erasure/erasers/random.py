@@ -6,11 +6,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)

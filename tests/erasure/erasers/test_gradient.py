@@ -13,6 +13,7 @@ from erasure import ClassMoments, GradientEraser, QleaceEraser, on_progress
 from erasure.certificate import Certificate, certify
 from erasure.dataset import LabelledImages
 from erasure.datasets.digits import Digits
+from erasure.erasers.gradient import contains, free, pull_back, values
 from erasure.splits import splits
 from erasure.transport import barycenter
 
@@ -262,3 +263,30 @@ def test_bad_input_is_refused(few) -> None:
         eraser.fit_transform(x[:3], torch.tensor([0, 1, 0]))
     with pytest.raises(NotImplementedError, match="transductive"):
         eraser.transform(x, z)
+
+
+LOW, HIGH = ENDS = torch.tensor([[0.0, -2.0, 5.0], [1.0, 2.0, 5.5]], dtype=torch.float64)
+INSIDE = LOW + torch.rand(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * (HIGH - LOW)
+
+
+def test_free_numbers_give_back_values_and_none_leaves_the_range() -> None:
+    inside = INSIDE.clamp(LOW + 2e-3 * (HIGH - LOW), HIGH - 2e-3 * (HIGH - LOW))  # not at the very ends
+    torch.testing.assert_close(values(ENDS, free(ENDS, inside))[0], inside)
+    far = torch.tensor([[-1e3], [1e3]], dtype=torch.float64).expand(2, 3)
+    assert values(ENDS, far)[0].equal(ENDS)
+    assert free(ENDS, ENDS).isfinite().all()
+
+
+def test_gradients_are_pulled_back_as_autograd_does() -> None:
+    u = free(ENDS, INSIDE).requires_grad_()
+    weights = torch.arange(1.0, 61.0, dtype=torch.float64).view(20, 3)
+    (expected,) = torch.autograd.grad((weights * values(ENDS, u)[0]).sum(), u)
+    torch.testing.assert_close(pull_back(ENDS, weights.clone(), values(ENDS, u.detach())[1]), expected)
+
+
+def test_what_is_outside_by_more_than_rounding_is_told() -> None:
+    assert contains(ENDS, INSIDE)
+    assert contains(ENDS, HIGH[None] * (1 + 2e-16))
+    assert contains(ENDS, INSIDE[:0])
+    for outside in (LOW - 1e-6, HIGH + 1e-6):
+        assert not contains(ENDS, torch.cat([INSIDE, outside[None]]))
