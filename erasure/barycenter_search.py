@@ -51,28 +51,16 @@ class Alignment:
         return maps
 
 
-@dataclass(frozen=True)
-class Search:
-    """Options of `align`.
-
-    Attributes:
-        tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: most rounds, even if the tolerance is not met.
-        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
-    """
-
-    tolerance: float
-    max_rounds: int = 100
-    polar: Callable[[Tensor], Tensor] = rough_polar_factor
-
-
 @without_autocast
 def align(
     factors: Sequence[CovarianceFactor],
     weights: Sequence[float],
     average: Tensor,
-    search: Search,
+    *,
+    tolerance: float,
+    max_rounds: int = 100,
     rank: int | None = None,
+    polar: Callable[[Tensor], Tensor] = rough_polar_factor,
 ) -> Alignment:
     """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
 
@@ -85,13 +73,14 @@ def align(
         factors: of the Σ_j.
         weights: λ_j, summing to one.
         average: Σ λ_j Σ_j, [d, d], where the search starts.
-        search: options.
+        tolerance: excess of the objective at which to stop, relative to the variance.
+        max_rounds: rounds after which to stop even if the tolerance is not met.
         rank: r, of the barycenter; None for no limit.
+        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
 
     Raises:
         ValueError: `max_rounds` below one.
     """
-    tolerance, max_rounds = search.tolerance, search.max_rounds
     if max_rounds < 1:
         raise ValueError(f"max_rounds={max_rounds}: need at least one")
     root, last_step = _start(average, rank), math.inf
@@ -100,7 +89,7 @@ def align(
     rotations: list[Tensor] = []
     geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # as the excess shrinks, towards it or towards rounding
     for _ in range(max_rounds):
-        rotations = [search.polar(factor.multiply_transposed(root)) for factor in factors]
+        rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
         mean = torch.zeros_like(root)
         for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
             mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit

@@ -89,8 +89,6 @@ class ClassMoments(Accumulator):
             raise ValueError(
                 f"{path} holds {metadata.get('eraser', 'no class moments')}: give a file of ClassMoments.save"
             )
-        if "means" in tensors:  # written by version 0.2.0
-            tensors |= {"origins": torch.zeros_like(tensors["means"]), "offsets": tensors["means"]}
         with explained(path):
             pooled = metadata["moments"]["pooled"]
             if not isinstance(pooled, bool):

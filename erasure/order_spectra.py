@@ -38,8 +38,6 @@ class OrderSpectrum:
         p_values: [orders], of the permutation test; at least 1 / (permutations + 1).
         gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this very sample, nothing subtracted: about (k - 1)/n where
             labels tell nothing, 0 where an eraser has made its class means equal.
-        by_class: [orders, k], what each class contributes to `shares`: its mean's distance from that of all.
-        by_example: [orders, n], likewise each example; their mean is the share.
     """
 
     directions: int
@@ -50,8 +48,6 @@ class OrderSpectrum:
     z_scores: Tensor
     p_values: Tensor
     gaps: Tensor
-    by_class: Tensor
-    by_example: Tensor
 
 
 @dataclass(frozen=True)
@@ -218,7 +214,7 @@ def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, var
 
 
 def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """Return one order's share, error, z-score, p-value, gap, classes and examples."""
+    """Return one order's share, error, z-score, p-value and gap."""
     rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
     within, pairs, trace = (rows * hot).sum(0), rows.sum(), diagonal.sum()
@@ -230,13 +226,9 @@ def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     # each example left out in turn
     without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()
-    # ⟨He(x_a), μ_z - μ⟩, means without a itself
-    to_means = rows / (counts - hot)
-    by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
-    by_class = (hot.T @ by_example) / n
     std = _permuted_std(sums, counts) / total
     z_score = torch.where(std > 0, share / std, 0.0)
-    return share, error, z_score, p_value, gap, by_class, by_example
+    return share, error, z_score, p_value, gap
 
 
 def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ def _build(
         for name, part in parts.items():  # the training split is the first
             rows = erased[name].flatten(1)
             edit = edit_size(numbers.batches(part.images), rows, total)
-            after = ClassMoments.fit(erased[name], part.labels, num_classes=k, device=device)
+            after = ClassMoments(d, k, device=device).update(erased[name], part.labels)
             whitening = whitening or whitening_of(after)
             # The ends of the range are rounded like the images, so that a black pixel is not outside by rounding.
             ends = numbers.ends(part.images.shape[1:]).to(dtype).split(1)
@@ -243,7 +243,7 @@ def _statistics(
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=pixels.device)
+    moments = ClassMoments(train.images[0].numel(), k, device=pixels.device).update(train.images, train.labels)
     moments.require_examples(names)
     if not train.images.is_floating_point():
         moments.rescale(1 / pixels.max_value)  # after the fit, which is exact on 8-bit integers

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from erasure.barycenter_search import Search, align, factor_map
+from erasure.barycenter_search import align, factor_map
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor
 from erasure.polar import polar_factor
@@ -146,7 +146,9 @@ def barycenter(
         [CovarianceFactor(matrix) for matrix in matrices],
         shares.tolist(),
         (shares.to(matrices)[:, None, None] * matrices).sum(0),
-        Search(tolerance, max_rounds, polar_factor),
+        tolerance=tolerance,
+        max_rounds=max_rounds,
+        polar=polar_factor,
     )
     if not alignment.excess[-1] <= tolerance:
         excess = alignment.excess[-1]

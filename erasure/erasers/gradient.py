@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align, reported_classes
+from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import gram
@@ -166,7 +166,7 @@ class GradientEraser(TransductiveEraser):
     def _target(self, moments: ClassMoments) -> Tensor:
         classes = reported_classes(moments.num_classes)
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j], epsilon=moments.epsilon) for j in classes]
-        root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
+        root = align(factors, moments.weights.tolist(), moments.within, tolerance=1e-6).root
         return root @ root.T
 
     def _require_in_range(self, x: Tensor) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align, reported_classes
+from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
@@ -89,8 +89,9 @@ class QleaceEraser(ClassMapsEraser):
         # the least edit of limited rank is no convex problem: the search can crawl past saddle points
         varying = int((moments.within.diagonal() > 0).sum())
         rounds = _ROUNDS if rank == varying else _ROUNDS_OF_LIMITED_RANK
-        search = Search(tolerance, rounds)
-        alignment = align(factors, moments.weights.tolist(), moments.within, search, rank)
+        alignment = align(
+            factors, moments.weights.tolist(), moments.within, tolerance=tolerance, max_rounds=rounds, rank=rank
+        )
         if not alignment.excess[-1] <= tolerance:
             log.warning(
                 "QLEACE stopped after %d rounds: its edit may be %.0e of the variance larger than %s (the equality of "
