@@ -17,11 +17,15 @@ _TENSORS = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
 FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}  # which torch computes with
+_WIDER = {
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+}  # dtypes that torch computes with
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # whose squares a dtype holds
+_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # values whose squares the dtype can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -39,11 +43,12 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
 
     Args:
         values: the numbers; an array is not copied where torch can share its memory.
-        name: what an error calls them.
-        examples: whether they are coordinates, through which gradients pass; labels and concepts may be categories.
+        name: their name in error messages.
+        examples: whether the values are coordinates of examples, through which gradients pass. Labels and concepts may
+            also be categories.
 
     Raises:
-        ValueError: the values are not numbers, or are more than their numbers: masked, missing, dates, categories.
+        ValueError: values that are not plain numbers: masked, missing, dates, categories.
     """
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
@@ -64,7 +69,7 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
         return _plain(torch.as_tensor(array), name)
 
 
@@ -73,12 +78,12 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
 
     Args:
         values: an array, a data frame or series, a list or a tensor.
-        name: what an error calls them.
-        examples: as of `as_tensor`.
+        name: their name in error messages.
+        examples: see `as_tensor`.
 
     Raises:
-        ValueError: rows of different lengths, values of different kinds, or values that are more than their numbers:
-            masked, missing, complex, dates; in examples also categories.
+        ValueError: rows of different lengths, values of different kinds, or values that are not plain numbers: masked,
+            missing, complex, dates, and among examples categories.
     """
     if isinstance(values, Tensor):
         values = _plain(values, name).detach().cpu()
@@ -88,9 +93,9 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
         raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.toarray()")
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # where NumPy makes strings of numbers
+        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy may have turned numbers into strings
             array = np.array(values, dtype=object)
-    except Exception as error:  # of any package's own kind
+    except Exception as error:  # packages raise errors of their own types
         if "inhomogeneous" in str(error):
             raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
         raise ValueError(f"{name} cannot be read as an array ({_line(error)}): pass a NumPy array") from error
@@ -106,7 +111,7 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
 def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
     """Raise ValueError for masked arrays, missing entries, dates, structures, and categories among examples.
 
-    NumPy would turn such values into numbers, and forget what they were.
+    NumPy would silently turn such values into numbers.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         masked = int(np.ma.getmaskarray(values).sum())
@@ -128,7 +133,7 @@ def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
                 continue
             remedy = "one column for each category" if categories else "numbers such as days"
             remedy += "" if examples else ", or strings for classes"
-            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are no numbers: pass {remedy}")
+            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are not numbers: pass {remedy}")
 
 
 def _dtypes(values: Any) -> Sequence[Any]:
@@ -139,12 +144,12 @@ def _dtypes(values: Any) -> Sequence[Any]:
 
 
 def is_categorical(values: Any) -> bool:
-    """Return whether a series is of categories."""
+    """Return whether a series holds categories."""
     return _line(getattr(values, "dtype", "")).lower().startswith(_CATEGORIES)
 
 
 def _plain(values: Tensor, name: str) -> Tensor:
-    """Return a tensor of a dtype that torch computes with; raise ValueError for one that is more than its numbers."""
+    """Return a tensor in a dtype that torch computes with; raise ValueError unless it is dense, real and unmasked."""
     if values.is_quantized:
         raise ValueError(f"{name} is a quantized tensor: pass {name}.dequantize()")
     if hasattr(values, "get_mask"):
@@ -166,7 +171,7 @@ def _plain(values: Tensor, name: str) -> Tensor:
 
 
 def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
-    """Return an array of objects as one of numbers, booleans or strings."""
+    """Convert an array of objects to one of numbers, booleans or strings."""
     missing = [i for i, value in enumerate(array.flat) if _is_missing(value)]
     if missing:
         what = _shown(array.flat[missing[0]])
@@ -207,14 +212,14 @@ def _is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)
-    except TypeError:  # NA compares to neither
+    except TypeError:  # NA has no truth value
         return True
     except ValueError:  # an array
         return False
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it is written in Python, in one line, shortened."""
+    """Return the Python representation of a value, shortened and on one line."""
     return _line(repr(value.item() if isinstance(value, np.generic) else value))[:60]
 
 
@@ -223,7 +228,7 @@ def _line(value: Any) -> str:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """Return a whole number as an int; raise ValueError for anything else, booleans and 3.0 included."""
+    """Return a whole number as an int; raise ValueError for anything else, also for booleans and for 3.0."""
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
@@ -233,7 +238,7 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def number_of_classes(z: Tensor, name: str = "z") -> int:
-    """Return how many classes integer labels have that nobody has counted: the largest label and one.
+    """Return the number of classes of integer labels: the largest label plus one.
 
     Raises:
         ValueError: labels that are real numbers, or so large that most classes would be empty.
@@ -282,12 +287,12 @@ def require_same_columns(x: Any, other: Any, name: str) -> None:
 def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
     """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
 
-    The host waits once for the device.
+    Waits once for the device.
 
     Args:
-        values: of examples or of a concept, [n, ...].
-        name: what the error calls them.
-        precision: of the squares.
+        values: examples or a concept, [n, ...].
+        name: their name in error messages.
+        precision: dtype of the squares.
     """
     if not values.is_floating_point() or not values.numel():
         return
@@ -313,10 +318,11 @@ def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
 def values_per_example(x: Tensor, *z: Tensor) -> int:
     """Return the number d of values that make up one example.
 
-    An example is a vector [..., d] where some `z` has a value for every vector, as labels of tokens do; else x[0].
+    Examples are vectors [..., d] if some `z` has a value for every vector, such as one label per token. Otherwise an
+    example is x[0].
 
     Raises:
-        ValueError: `x` holds no examples, or is not made of rows.
+        ValueError: `x` holds no examples, or has no rows.
     """
     if x.ndim < 2:
         raise ValueError(f"x has shape {tuple(x.shape)}: examples are rows, [n, d]; pass x[:, None] for one coordinate")
@@ -327,7 +333,7 @@ def values_per_example(x: Tensor, *z: Tensor) -> int:
 
 
 def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
-    """Return the shape of `x`, which errors call `name`, without the axes that make up one example of `dim` values.
+    """Return the shape of `x` without the axes of one example of `dim` values; errors call `x` by `name`.
 
     Raises:
         ValueError: `x` has another number of values per example.
@@ -380,8 +386,8 @@ def check_batch(
             integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
-        in_range: check the labels' range, for which the host waits for their device; else `require_labels` is left to
-            the caller.
+        in_range: check the range of the labels, which waits for their device; if False, the caller does so with
+            `require_labels`.
 
     Raises:
         ValueError: names the value, what is allowed and what to change.

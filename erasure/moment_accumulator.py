@@ -239,7 +239,7 @@ class Accumulator:
         """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
-            ValueError: another number of coordinates or classes, or pooled and class covariances.
+            ValueError: another number of coordinates or classes, or pooled moments and moments that are not.
         """
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
@@ -288,7 +288,7 @@ class Accumulator:
         """Load the tensors of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
+            ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
         """
         require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
         self._sizes = tensors["sizes"].tolist()

@@ -22,11 +22,11 @@ class ClassMoments(Accumulator):
     Args:
         dim: number d of coordinates of an example.
         num_classes: number k of classes.
-        device: where the sums live, and where batches are brought to.
-        pooled: keep one within-class covariance instead of one for each class: enough for LEACE and oracle LEACE, in
-            1/k of the memory.
-        precision: of products of examples, 4,096 at a time. float32 takes half the time where `pooled`, and costs
-            means and covariances their last digits (1e-7). Sums of products are always float64.
+        device: device of the sums, to which batches are moved.
+        pooled: keep one within-class covariance instead of one per class. This takes 1/k of the memory, and is enough
+            for LEACE and oracle LEACE.
+        precision: precision of the products of examples, 4,096 at a time. With `pooled`, float32 takes half the time
+            and gives means and covariances to 1e-7. Sums of products are always float64.
 
     Raises:
         ValueError: fewer than one coordinate or two classes, or float32 for class covariances.
@@ -63,7 +63,7 @@ class ClassMoments(Accumulator):
             num_classes: k; the largest label plus one by default.
             dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] need `dim=d` if there is
                 one label per example; with one label per token d is the default.
-            device: where the sums live; that of `x` by default.
+            device: device of the sums; that of `x` by default.
             pooled: see the class.
 
         Raises:
@@ -82,7 +82,7 @@ class ClassMoments(Accumulator):
         """Load what `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else, or moments that no examples have.
+            ValueError: the file is damaged, or holds something else, or impossible moments.
         """
         tensors, metadata = load_tensors(Path(path))
         if "moments" not in metadata:
@@ -102,8 +102,8 @@ class ClassMoments(Accumulator):
         """Raise ValueError that names the classes unless every class has two examples.
 
         Args:
-            names: of the classes; empty for their numbers.
-            unused: allow classes without examples, where an eraser needs no covariance of each class.
+            names: names of the classes; empty to use their numbers.
+            unused: allow classes without examples, for erasers that need no class covariances.
         """
         if unused and sum(count > 0 for count in self.sizes) < 2:
             raise ValueError("all examples are of one class: there is nothing to erase")
@@ -135,7 +135,7 @@ class ClassMoments(Accumulator):
     def shifts(self) -> Tensor:
         """Class means less the global mean, m_j - m̄, [k, d]; zero for a class without examples.
 
-        Accurate where `means - mean` is rounding error.
+        Accurate even where `means - mean` would be rounding error.
         """
         offsets = self.offsets
         return (offsets - (self.weights[None] @ offsets)[0]) * (self.counts > 0)[:, None]

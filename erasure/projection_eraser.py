@@ -16,8 +16,8 @@ class ProjectionEraser(Eraser):
     Attributes:
         left: A, [d, r].
         right: B, [r, d], with B A = I.
-        constant: coordinates that are removed altogether. They are set to their means: probes that rescale every
-            coordinate would learn from its rounding errors.
+        constant: coordinates that lose all their variance. They are set to their means, because a probe that rescales
+            coordinates could otherwise learn from rounding errors.
     """
 
     mean: Tensor
@@ -40,7 +40,7 @@ class ProjectionEraser(Eraser):
 
 
 def removed_columns(covariance: Tensor, left: Tensor, right: Tensor) -> tuple[int, ...]:
-    """Return the coordinates without variance after x - (x - m̄) Bᵀ Aᵀ, of data of this covariance [d, d]."""
+    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, given the covariance [d, d] of x."""
     product = covariance @ right.T
     before = covariance.diagonal()
     after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
@@ -48,8 +48,8 @@ def removed_columns(covariance: Tensor, left: Tensor, right: Tensor) -> tuple[in
 
 
 def constant_columns(before: Tensor, after: Tensor) -> tuple[int, ...]:
-    """Return the coordinates that vary `before`, and `after` by rounding only, given their variances [d]."""
-    rounding = 10 * len(before) * torch.finfo(before.dtype).eps * before  # as `CovarianceFactor` has it
+    """Return the coordinates that vary before erasure, and after it by rounding only, given their variances [d]."""
+    rounding = 10 * len(before) * torch.finfo(before.dtype).eps * before  # as in `CovarianceFactor`
     gone = ((before > 0) & (after <= rounding)).tolist()
     return tuple(i for i, constant in enumerate(gone) if constant)
 
