@@ -116,13 +116,6 @@ def test_an_option_says_what_are_classes() -> None:
     assert LinearRegression().fit(erased, np.eye(3)[Y]).score(erased, np.eye(3)[Y]) <= 1e-12
 
 
-def test_a_warning_says_that_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    ages = np.arange(150) // 2 % 20 + 20
-    assert ConceptEraser().fit(X, ages).transform(X).std(0).max() < 1e-12
-    (message,) = caplog.messages
-    assert message.startswith("z has 20 classes, and LEACE removes all 4 dimensions in which x varies")
-
-
 FRAME_OF_CONCEPTS = {"age": AGES, "species": np.array(["setosa", "versicolor", "virginica"])[Y], "flag": Y > 1}
 
 
