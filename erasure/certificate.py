@@ -18,7 +18,7 @@ from erasure.inputs import (
     require_same_rows,
 )
 from erasure.moments import ClassMoments
-from erasure.order_spectra import Whitening, order_spectrum
+from erasure.order_spectra import Whitening, whitened_spectra
 from erasure.predictability import linear_prediction, quadratic_prediction
 
 _ORDER_DIRECTIONS, _ORDER_EXAMPLES = 30, 5_000
@@ -292,8 +292,8 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     if whitening is None:
         return {}
     try:
-        (spectrum,) = order_spectrum(
-            erased, z, whitening=whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
+        (spectrum,) = whitened_spectra(
+            erased, z, whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
         )
     except ValueError:  # too few examples of a class
         return {}

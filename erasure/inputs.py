@@ -57,6 +57,13 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if isinstance(values, Tensor):
         values = _plain(values, name)
         return values if examples else values.detach()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
+        return _plain(torch.as_tensor(_numeric_array(values, name, examples=examples)), name)
+
+
+def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
+    """Convert values to an array of numbers that torch can hold."""
     array = as_array(values, name, examples=examples)
     if array.dtype.kind not in _NUMERIC:
         raise _not_numbers(array.flat[0] if array.size else array.dtype, name, examples=examples)
@@ -68,9 +75,7 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
         array = array.astype(np.float64)
     if not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
-        return _plain(torch.as_tensor(array), name)
+    return array
 
 
 def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:

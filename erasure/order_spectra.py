@@ -149,10 +149,8 @@ def order_spectrum(
         raise ValueError(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
-    generator = torch.Generator().manual_seed(seed)
     rows, labels, _ = labelled_rows(x, z, dim=None if whitening is None else len(whitening.centre))
     require_range(rows, "x", torch.float64)
-    chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values.to(rows.device)
     if whitening is None:
         fitted_to = rows
         if reference is not None:
@@ -161,7 +159,26 @@ def order_spectrum(
             leading = leading_shape(reference, rows.shape[1], "reference")
             fitted_to = reference.reshape(leading.numel(), rows.shape[1])
         whitening = Whitening.fit(fitted_to, max(directions))
-    x, z = whitening(rows[chosen]), labels.to(rows.device)[chosen]
+    return whitened_spectra(
+        rows, labels, whitening, directions=directions, orders=orders, permutations=permutations, most=most, seed=seed
+    )
+
+
+def whitened_spectra(
+    x: Tensor,
+    z: Tensor,
+    whitening: Whitening,
+    *,
+    directions: Sequence[int],
+    orders: int = 4,
+    permutations: int,
+    most: int,
+    seed: int = 0,
+) -> list[OrderSpectrum]:
+    """Return the spectra of examples [n, d] with labels [n] in the directions of a whitening; see `order_spectrum`."""
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(x), generator=generator)[:most].sort().values.to(x.device)
+    x, z = whitening(x[chosen]), z.to(x.device)[chosen]
     classes, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
     if len(classes) < 2 or int(counts.min()) < 3:
