@@ -37,7 +37,7 @@ def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | No
 def warned_of_few(eraser: Any, moments: ClassMoments | ConceptMoments) -> bool:
     """Log a warning if an eraser, a class or an instance, is fitted to too few examples; return whether it is."""
     smallest = None if isinstance(moments, ConceptMoments) else min(moments.sizes)
-    said = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
-    if said is not None:
-        log.warning("%s: %s; fit it to more examples, or to fewer coordinates of them", eraser.__name__, said)
-    return said is not None
+    warning = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
+    if warning is not None:
+        log.warning("%s: %s; fit it to more examples, or to fewer coordinates of them", eraser.__name__, warning)
+    return warning is not None

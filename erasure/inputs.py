@@ -191,15 +191,17 @@ def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
     strings = sum(isinstance(value, str) for value in array.flat)
     if strings == array.size > 0:
         return array.astype(str)
-    odd = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
-    if odd is None:
+    unsupported = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
+    if unsupported is None:
         return np.array(array.tolist())
     if strings and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
         number = next(value for value in array.flat if isinstance(value, _NUMBERS))
-        raise ValueError(f"{name} holds {_shown(number)} and {_shown(odd)}: give numbers alone, or strings alone")
-    if isinstance(odd, complex | np.complexfloating):
+        raise ValueError(
+            f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
+        )
+    if isinstance(unsupported, complex | np.complexfloating):
         raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
-    raise _not_numbers(odd, name, examples=examples)
+    raise _not_numbers(unsupported, name, examples=examples)
 
 
 def _not_numbers(value: Any, name: str, *, examples: bool) -> ValueError:

@@ -228,11 +228,11 @@ def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: tor
 def _warn_of_few(source: Source, eraser: type[Eraser], train: LabelledImages) -> None:
     """Warn of too few training images for the eraser, and say what to do about it."""
     shape, order, smallest = train.images.shape[1:], eraser.erased_order, int(train.labels.bincount().min())
-    if said := few_examples(len(train), smallest, shape.numel(), order):
+    if warning := few_examples(len(train), smallest, shape.numel(), order):
         examples = smallest if order >= 2 else len(train)
         side = math.isqrt((examples - 1) // shape[0])  # of images that have fewer values
         sized = f"smaller images (dataset.size={side}) or " if hasattr(source, "size") and side >= 4 else ""
-        log.warning("%s; take %smore of them", said, sized)
+        log.warning("%s; take %smore of them", warning, sized)
 
 
 def _statistics(

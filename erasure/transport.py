@@ -217,11 +217,11 @@ class _Distance(Function):
 
 def _pairwise(function: type[Function], **covariances: Any) -> Tensor:
     """Apply a function of two covariances [d, d], given by name, to all pairs of a broadcast batch."""
-    given = {name: as_covariances(values, name).double() for name, values in covariances.items()}
+    matrices = {name: as_covariances(values, name).double() for name, values in covariances.items()}
     try:
-        first, second = torch.broadcast_tensors(*given.values())
+        first, second = torch.broadcast_tensors(*matrices.values())
     except RuntimeError:
-        shapes = " and ".join(f"{name} {list(values.shape)}" for name, values in given.items())
+        shapes = " and ".join(f"{name} {list(values.shape)}" for name, values in matrices.items())
         raise ValueError(
             f"{shapes} do not match: give covariances of the same coordinates, one for each pair"
         ) from None

@@ -208,8 +208,8 @@ class Arrays(Source):
         elif y.ndim == 2 and y.dtype.kind in "fiub" and ((y == 0) | (y == 1)).all() and (y.sum(1) == 1).all():
             y = y.argmax(1)
         if y.dtype.kind == "f" and y.ndim == 1:
-            if odd := int((~np.isfinite(y)).sum()):
-                raise ValueError(f"{where}: {odd} labels are not finite: drop these rows")
+            if not_finite := int((~np.isfinite(y)).sum()):
+                raise ValueError(f"{where}: {not_finite} labels are not finite: drop these rows")
             if np.abs(y).max(initial=0) > _EXACT:
                 raise ValueError(
                     f"{where}: floating numbers as large as {np.abs(y).max():.0e} are not exact: write words"
@@ -226,8 +226,8 @@ class Arrays(Source):
     def _positions(self, labels: np.ndarray, classes: np.ndarray) -> Tensor:
         """Convert labels to integers in 0..k-1."""
         position = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-        if len(odd := labels[classes[position] != labels]):
-            raise ValueError(f"{self.path}: label {odd[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
+        if len(unknown := labels[classes[position] != labels]):
+            raise ValueError(f"{self.path}: label {unknown[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
         return torch.from_numpy(position)
 
 

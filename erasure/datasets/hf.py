@@ -434,9 +434,9 @@ def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:
     if all(isinstance(label, str) for label in labels):
         return tuple(sorted(set(labels)))
     whole = (int, float)  # a column of whole numbers that once had missing values is floating
-    odd = [j for j in labels if not isinstance(j, whole) or not 0 <= j < len(labels) or j != int(j)]
-    if odd:
-        raise ValueError(f"{where}: {odd[0]!r} is no class; need whole numbers from 0, words, or named classes")
+    invalid = [j for j in labels if not isinstance(j, whole) or not 0 <= j < len(labels) or j != int(j)]
+    if invalid:
+        raise ValueError(f"{where}: {invalid[0]!r} is no class; need whole numbers from 0, words, or named classes")
     return tuple(str(j) for j in range(int(max(labels)) + 1))
 
 

@@ -96,8 +96,8 @@ class ImageFolder(Source):
     def _split(self, folder: Path) -> dict[Path, str]:
         """Return the images of a split, in order, and their classes."""
         images = {path: path.relative_to(folder).parts[0] for path in _images(folder)}
-        if odd := next((path for path in images if not path.is_file()), None):
-            raise ValueError(f"{odd} is no regular file, or a link to nothing: replace or delete it")
+        if irregular := next((path for path in images if not path.is_file()), None):
+            raise ValueError(f"{irregular} is no regular file, or a link to nothing: replace or delete it")
         classes = {path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)}
         if empty := sorted(classes - {*images.values()}):
             others = _counts(_reason(path, folder) for path in _files(folder / empty[0]))

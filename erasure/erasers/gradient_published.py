@@ -64,8 +64,8 @@ class PublishedGradientEraser(GradientEraser):
         moments.require_examples()
         self.mean, self.num_classes, self.n = moments.mean, moments.num_classes, moments.n
         self.leace = LeaceEraser.from_moments(moments)
-        kept = torch.eye(moments.dim).to(moments.mean) - self.leace.left @ self.leace.right
-        self.covariance = kept @ moments.total @ kept.T * (moments.n / (moments.n - 1))
+        projection = torch.eye(moments.dim).to(moments.mean) - self.leace.left @ self.leace.right
+        self.covariance = projection @ moments.total @ projection.T * (moments.n / (moments.n - 1))
         return self
 
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:

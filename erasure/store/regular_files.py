@@ -84,10 +84,10 @@ def require_plain_folder(folder: Path) -> None:
     """
     try:
         with os.scandir(folder) as entries:
-            odd = [Path(each.path) for each in entries if not _is_plain(each)]
+            irregular = [Path(each.path) for each in entries if not _is_plain(each)]
     except FileNotFoundError:
         return
-    for path in [*([folder] if folder.is_symlink() else []), *sorted(odd)]:
+    for path in [*([folder] if folder.is_symlink() else []), *sorted(irregular)]:
         kind = _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no regular file")
         raise IrregularFileError(path, f"{kind}, and is not written through: delete it, or choose another folder")
 
