@@ -104,7 +104,6 @@ def order_spectrum(
     z: Any,
     *,
     reference: Tensor | np.ndarray | None = None,
-    whitening: Whitening | None = None,
     directions: Sequence[int] = (10, 30, 100),
     orders: int = 4,
     permutations: int = 20,
@@ -122,7 +121,6 @@ def order_spectrum(
         z: labels in any form that `erasure.inputs.check_batch` takes; at least 3 examples of each class that occurs.
         reference: examples that determine the whitening, such as the training split if x is the test split; x by
             default.
-        whitening: a fitted whitening to use instead.
         directions: numbers of directions, those of largest variance; numbers above the rank are reduced to it.
         orders: highest order.
         permutations: number of permutations of the labels for `p_values`, which are 1 without any.
@@ -149,16 +147,15 @@ def order_spectrum(
         raise ValueError(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
-    rows, labels, _ = labelled_rows(x, z, dim=None if whitening is None else len(whitening.centre))
+    rows, labels, _ = labelled_rows(x, z)
     require_range(rows, "x", torch.float64)
-    if whitening is None:
-        fitted_to = rows
-        if reference is not None:
-            reference = as_tensor(reference, "reference", examples=True)
-            require_range(reference, "reference", torch.float64)
-            leading = leading_shape(reference, rows.shape[1], "reference")
-            fitted_to = reference.reshape(leading.numel(), rows.shape[1])
-        whitening = Whitening.fit(fitted_to, max(directions))
+    whitened_by = rows
+    if reference is not None:
+        reference = as_tensor(reference, "reference", examples=True)
+        require_range(reference, "reference", torch.float64)
+        leading = leading_shape(reference, rows.shape[1], "reference")
+        whitened_by = reference.reshape(leading.numel(), rows.shape[1])
+    whitening = Whitening.fit(whitened_by, max(directions))
     return whitened_spectra(
         rows, labels, whitening, directions=directions, orders=orders, permutations=permutations, most=most, seed=seed
     )
