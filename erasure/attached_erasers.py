@@ -137,7 +137,7 @@ class Attachment:
         if idle := [change.name for _, change in self._attached if not change.ran]:
             self._reported = True
             log.warning(
-                "%s did not run, so that nothing is erased there: name the module that reads its weights, or give the "
+                "%s did not run, so nothing is erased there: name the module that reads its weights, or pass the "
                 "network that torch.compile returned",
                 ", ".join(idle),
             )

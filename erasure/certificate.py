@@ -161,7 +161,7 @@ def certify(
         raise ValueError(f"{shapes}: give the same examples before and after")
     if not erased.is_floating_point():
         raise ValueError(
-            f"erased has dtype {erased.dtype}: give the examples in the floating dtype that they are kept in"
+            f"erased has dtype {erased.dtype}: pass the examples in the floating dtype in which they are stored"
         )
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total

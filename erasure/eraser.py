@@ -199,7 +199,7 @@ class Eraser(ABC):
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
             raise ValueError(
-                f"{type(self).__name__} maps each class in its own way: pass the labels z as well; "
+                f"{type(self).__name__} maps each class differently: pass the labels z as well; "
                 "without labels: LeaceEraser or AlfQleaceEraser"
             )
         erased = self._erase(rows, labels).reshape(values.shape)
@@ -341,7 +341,7 @@ def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | Con
     if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
         raise ValueError(
             f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-            f"of these moments they are [{moments.dim}] and {k}"
+            f"expected [{moments.dim}] and {k}, as the moments have them"
         )
 
 

@@ -36,7 +36,7 @@ def save_eraser(eraser: "Eraser", path: Path) -> None:
     kind, fields = type(eraser), _fields(type(eraser))
     for name in vars(eraser):
         if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
-            raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it, to be kept")
+            raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it so that it is saved")
     values = {name: getattr(eraser, name) for name in fields}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     options = {name: value for name, value in values.items() if name not in tensors}

@@ -120,7 +120,7 @@ def _affine(eraser: Eraser) -> tuple[Tensor, Tensor]:
     """Return M [d, d] and c [d] of an eraser x -> M x + c in float64."""
     kind = type(eraser).__name__
     if eraser.uses_labels or eraser.transductive:
-        raise ValueError(f"{kind} maps each class in its own way: only one map for all examples can be folded")
+        raise ValueError(f"{kind} maps each class differently: only one map for all examples can be folded")
     basis = torch.eye(eraser.mean.numel(), dtype=torch.float64, device=eraser.mean.device)
     constant = eraser.transform(torch.zeros_like(basis[:1]), None)
     matrix = eraser.transform(basis, None) - constant

@@ -140,7 +140,7 @@ def fit_layers(
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
     if model.training:
-        log.warning("the network is in training mode: dropout moves its states; call model.eval() first")
+        log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
     attached: list[Attachment] = []
@@ -199,7 +199,7 @@ class _Batches:
             except OSError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
-                        f"batches cannot be kept: {error}; pass a list or a DataLoader, no iterator"
+                        f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"
                     ) from None
                 self.keep, self._kept = False, []
         if self.keep:
@@ -304,4 +304,4 @@ def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
 
 def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
     if eraser.uses_labels:
-        raise ValueError(f"{name}: {eraser.__name__} asks for labels, which a network does not pass on")
+        raise ValueError(f"{name}: {eraser.__name__} needs labels, which a network does not pass on")

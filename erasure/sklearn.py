@@ -163,7 +163,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"eraser={self.eraser!r}: choose one of {_USABLE}, or a class derived from erasure.Eraser")
         if kind.uses_labels:
             raise ValueError(
-                f"eraser={self.eraser!r}: {kind.__name__} maps each class in its own way, and transform(X) has no "
+                f"eraser={self.eraser!r}: {kind.__name__} maps each class differently, and transform(X) has no "
                 f"labels; use the class itself, or choose one of {_USABLE}"
             )
         return kind

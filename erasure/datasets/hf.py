@@ -365,7 +365,7 @@ def _configurations(location: Path) -> list[Any]:
         card = yaml.safe_load(block[1])
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())[:160]
-        raise ValueError(f"{readme} begins with broken metadata ({reason}): mend it, or delete the lines") from error
+        raise ValueError(f"{readme} begins with broken metadata ({reason}): fix it, or delete the lines") from error
     configurations = card.get("configs") if isinstance(card, dict) else None
     if address := next((text for text in _texts(configurations) if "://" in text), None):
         raise ValueError(f"{readme} names a file outside its folder: {address}: download it, and name the file")

@@ -43,7 +43,7 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
                 continue
             if file.rfilename not in sums or expected not in (None, sums[file.rfilename]):
                 (partial / file.rfilename).unlink(missing_ok=True)
-                raise FetchError(f"{file.rfilename} of {repository} did not come as the hub has it: try again")
+                raise FetchError(f"{file.rfilename} of {repository} differs from the file on the hub: try again")
         write_text(partial / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
         partial.replace(folder)
 

@@ -137,5 +137,5 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
                 raise ValueError(f"{path}, line {i}: need a word and {d} numbers: fetch or write the file again")
             vectors[word] = vector
     if not vectors:
-        raise ValueError(f"{path} has a vector for no word of the texts: is it in their language, in lower case?")
+        raise ValueError(f"{path} has no vector for any word of the texts: is it in their language and in lower case?")
     return vectors

@@ -91,7 +91,7 @@ def _require_limits(dim: int | None, num_directions: int | None, target: float |
         allowed = "be at least 0" if dim is None else f"lie between 0 and {dim}, the dimensions"
         raise ValueError(f"num_directions={num_directions}: must {allowed}")
     if target is not None and not 0 <= target <= 1:
-        raise ValueError(f"target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
+        raise ValueError(f"target={target}: a fraction between 0 and 1, by which the largest norm is to fall")
 
 
 class _Search:

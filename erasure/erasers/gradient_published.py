@@ -72,7 +72,7 @@ class PublishedGradientEraser(GradientEraser):
         if self.range is None:
             raise ValueError(
                 "PublishedGradientEraser keeps pixels between black and white, and these examples have no such range: "
-                "take GradientEraser"
+                "use GradientEraser"
             )
         low, high = self.range.to(images)
         width = (high - low).expand(images.shape[1])

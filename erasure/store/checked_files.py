@@ -95,7 +95,7 @@ def _values(header: Mapping[str, str], path: Path) -> Values:
     try:
         return {name: json.loads(value) for name, value in header.items() if name != _METADATA_DIGEST}
     except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{path} has metadata that are no JSON ({str(error)[:160]})") from error
+        raise DamagedFileError(f"{path} has metadata that is not JSON ({str(error)[:160]})") from error
 
 
 def checksum(path: Path) -> str:

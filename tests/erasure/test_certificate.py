@@ -132,7 +132,7 @@ def test_arrays_and_lists_are_certified_as_tensors() -> None:
 def test_examples_that_cannot_be_certified_are_refused(digits) -> None:
     x, z = digits
     moments = ClassMoments.fit(x, z)
-    with pytest.raises(ValueError, match="erased has dtype torch.int64: give the examples in the floating dtype"):
+    with pytest.raises(ValueError, match="erased has dtype torch.int64: pass the examples in the floating dtype"):
         certify(x, x.long(), z)
     for spoilt in ((x, x * torch.nan), (x * torch.nan, x)):
         with pytest.raises(ValueError, match="holds values that are not finite"):

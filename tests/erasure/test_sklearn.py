@@ -173,7 +173,7 @@ def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
         (np.ma.masked_less(X, 2), "X has .* masked values"),
         (
             frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)),
-            "X holds values of type datetime64.*, which are no numb",
+            "X holds values of type datetime64.*, which are not numb",
         ),
         (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category, .*: pass one column for"),
         (torch.tensor(X).to_sparse(), "X is a sparse matrix"),
@@ -235,7 +235,7 @@ def test_data_frames_give_data_frames() -> None:
 
 @pytest.mark.parametrize("eraser", [name for name, kind in _ERASERS.items() if kind.uses_labels])
 def test_erasers_that_need_labels_say_why_they_cannot(eraser: str) -> None:
-    with pytest.raises(ValueError, match=r"maps each class in its own way, and transform\(X\) has no labels; use the"):
+    with pytest.raises(ValueError, match=r"maps each class differently, and transform\(X\) has no labels; use the"):
         ConceptEraser(eraser).fit(X, Y)
 
 

@@ -186,7 +186,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no batch": (lambda: scrub(["0"], []), "no batch: nothing to fit erasers on"),
     "labels in a network": (
         lambda: scrub(["0"], eraser=OracleLeaceEraser),
-        "asks for labels, which a network",
+        "needs labels, which a network",
     ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }
