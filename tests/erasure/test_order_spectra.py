@@ -176,6 +176,7 @@ def test_the_reference_whitens() -> None:
         (normal(6, 2), torch.rand(6), {}, "z has dtype torch.float32: labels are integers"),
         (normal(6, 2), torch.arange(5) % 2, {}, r"z has shape \(5,\): expected one label per example"),
         (normal(6, 2), torch.arange(6) % 2 - 1, {}, "label -1 is out of range"),
+        (normal(6, 2), torch.arange(6) % 2 * 5000, {}, "z holds the label 5000 for 6 examples"),
         (torch.ones(6), torch.arange(6) % 2, {}, "examples are rows"),
     ],
 )
@@ -184,12 +185,13 @@ def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[
         order_spectrum(x, z, **options)
 
 
-def test_tokens_and_arrays_are_taken_as_the_vectors_that_they_are() -> None:
+def test_tokens_arrays_and_one_hot_labels_are_the_same_sample() -> None:
     x, z = signs(300, 3, 4)
     expected = spectrum(x, z, permutations=2)
     tokens, labels = x.view(60, 5, 4), z.view(60, 5)
-    for given in ((tokens, labels), (tokens.numpy(), labels.numpy()), (x.numpy(), z.tolist())):
-        (ours,) = order_spectrum(*given, directions=[4], permutations=2, reference=given[0])
+    one_hot = torch.nn.functional.one_hot(z)
+    for sample in ((tokens, labels), (tokens.numpy(), labels.numpy()), (x.numpy(), z.tolist()), (x, one_hot)):
+        (ours,) = order_spectrum(*sample, directions=[4], permutations=2, reference=sample[0])
         assert ours.n == 300
         assert torch.equal(ours.shares, expected.shares)
 
