@@ -1,4 +1,4 @@
-"""Erase class information from data, and measure what remains."""
+"""Erasure of class information from data, and measures of what remains."""
 
 from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser

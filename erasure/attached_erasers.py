@@ -1,4 +1,4 @@
-"""Functions that change what modules of a network take or give, before anybody else sees it."""
+"""Functions that change inputs or outputs of the modules of a network, before other hooks see them."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Change:
-    """A function of a module's states.
+    """A function that changes the states of a module.
 
     Attributes:
-        name: of the module.
-        function: of the first tensor that it takes or gives.
-        ran: the module has run.
-        compiled: `torch.compile` has made it a part of its code.
+        name: name of the module.
+        function: function of the first tensor of its input or output.
+        ran: whether the module has run.
+        compiled: whether `torch.compile` has compiled the function into its code.
     """
 
     name: str
@@ -32,10 +32,10 @@ class _Change:
 
 
 class _Changes:
-    """The changes of one side of a module, in the order in which they were attached.
+    """The changes of the input or of the output of a module, in the order in which they were attached.
 
-    They are one hook, which is the first of the module's: hooks that record states, as those of transformers, see
-    changed ones, and an eraser that was fitted after others comes after them.
+    They share one hook, the first of the module. Hooks that record states, such as those of transformers, therefore see
+    changed states, and an eraser that was fitted after others is applied after them.
     """
 
     def __init__(self, module: nn.Module, *, inputs: bool) -> None:
@@ -72,16 +72,16 @@ _INPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
 class Attachment:
     """Functions that change the states of modules of a network, until `remove`.
 
-    The logger `erasure` reports modules that do not run in a pass of the network: their states are not changed.
+    The logger `erasure` reports modules that do not run in a pass of the network, whose states are not changed.
 
     Args:
-        model: any network; `torch.compile` compiles it anew where it has compiled it already.
-        functions: by name of module.
+        model: any network; `torch.compile` compiles it again if it was compiled.
+        functions: functions by name of module.
         inputs: change the first input of the modules instead of the first output.
         report_idle: report modules that do not run.
 
     Raises:
-        ValueError: a name that no module has.
+        ValueError: no module has one of the names.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Attachment:
         self._reported = not report_idle
         self._was_compiled = is_compiled(model)
         if self._was_compiled:
-            torch.compiler.reset()  # compiled code does not look for new hooks
+            torch.compiler.reset()  # compiled code ignores new hooks
         for name, module in modules.items():
             if module not in self._sides:
                 self._sides[module] = _Changes(module, inputs=inputs)
@@ -108,7 +108,7 @@ class Attachment:
             self._attached.append((module, change))
 
     def remove(self) -> None:
-        """Bring the network back to what it was; a second call does nothing."""
+        """Restore the network; a second call does nothing."""
         if not self._attached:
             return
         if self._was_compiled or any(change.compiled for _, change in self._attached):
@@ -127,7 +127,7 @@ class Attachment:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._reported |= error[0] is not None  # it may have come before the modules ran
+        self._reported |= error[0] is not None  # the error may have occurred before the modules ran
         self.remove()
 
     def _report_idle(self) -> None:
@@ -137,7 +137,7 @@ class Attachment:
         if idle := [change.name for _, change in self._attached if not change.ran]:
             self._reported = True
             log.warning(
-                "%s did not run, so that nothing is erased there: name the module that reads its weights, or give the "
+                "%s did not run, so nothing is erased there: name the module that reads its weights, or pass the "
                 "network that torch.compile returned",
                 ", ".join(idle),
             )

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from erasure.autocast import without_autocast
 from erasure.covariance_factor import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
 from erasure.progress import report_progress
+from erasure.torch_modes import without_autocast
 
 _TITLE = "barycenter of class covariances"  # of the progress
 
 
 def reported_classes(k: int) -> Iterator[int]:
-    """Yield 0..k-1, and report each: the class whose covariance is decomposed for the search."""
+    """Yield 0..k-1, and report each as the class whose covariance is being decomposed for the search."""
     for j in range(k):
         report_progress(_TITLE, 0.0, f"decomposition of class {j}")
         yield j
@@ -29,7 +29,7 @@ class Alignment:
     Attributes:
         root: R [d, r], the weighted mean of the rotated factors F_j U_j; R Rᵀ is the barycenter.
         rotations: U_j, [r_j, r] each, in the precision of `polar`; orthonormal rows or columns, whichever are fewer.
-        excess: the objective above its estimated minimum after each round, as in `erasure.transport.Barycenter`.
+        excess: estimate of the objective above its minimum after each round, as in `erasure.transport.Barycenter`.
     """
 
     root: Tensor
@@ -37,12 +37,10 @@ class Alignment:
     excess: Sequence[float]
 
     def maps(self, factors: list[CovarianceFactor]) -> Tensor:
-        """A_jᵀ, A_j = R U_jᵀ F_j⁺, [k, d, d]: every covariance of rank r or more becomes R Rᵀ to rounding.
+        """Return A_jᵀ of A_j = R U_jᵀ F_j⁺, [k, d, d], which map every covariance of rank r or more to R Rᵀ.
 
-        Consumes the factors.
-
-        Orthonormal U_j make covariances exact. The U_j are those of the round before R, which only changes the size of
-        the edit, and is part of `excess`.
+        Covariances are exact to rounding because the U_j are orthonormal. The U_j are those of the round before R,
+        which affects only the size of the edit and is part of `excess`. The list of factors is emptied.
         """
         d = len(self.root)
         maps = torch.empty(len(factors), d, d, dtype=torch.float64, device=self.root.device)
@@ -51,60 +49,49 @@ class Alignment:
         return maps
 
 
-@dataclass(frozen=True)
-class Search:
-    """Options of `align`.
-
-    Attributes:
-        tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: most rounds, even if the tolerance is not met.
-        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
-    """
-
-    tolerance: float
-    max_rounds: int = 100
-    polar: Callable[[Tensor], Tensor] = rough_polar_factor
-
-
 @without_autocast
 def align(
     factors: Sequence[CovarianceFactor],
     weights: Sequence[float],
     average: Tensor,
-    search: Search,
+    *,
+    tolerance: float,
+    max_rounds: int = 100,
     rank: int | None = None,
+    polar: Callable[[Tensor], Tensor] = rough_polar_factor,
 ) -> Alignment:
     """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
 
-    A round rotates every factor towards R (U_j the polar factor of F_jᵀ R) and takes R to their mean. As
-    R = S^½ up to a rotation, this is the fixed point S <- S^-½ (Σ λ_j (S^½ Σ_j S^½)^½)² S^-½ (Álvarez-Esteban
-    et al. 2016, equation 7) without an inverse or a square root. The excess that remains when it stops does not
-    affect the equality of covariances, only the size of the edit.
+    A round rotates every factor towards R, with U_j the polar factor of F_jᵀ R, and sets R to their mean. As R = S^½ up
+    to a rotation, this is the fixed point S <- S^-½ (Σ λ_j (S^½ Σ_j S^½)^½)² S^-½ (Álvarez-Esteban et al. 2016,
+    equation 7) without an inverse or a square root. The excess that remains in the end affects only the size of the
+    edit, not the equality of covariances.
 
     Args:
-        factors: of the Σ_j.
+        factors: square-root factors of the Σ_j.
         weights: λ_j, summing to one.
         average: Σ λ_j Σ_j, [d, d], where the search starts.
-        search: options.
+        tolerance: excess of the objective at which to stop, relative to the variance.
+        max_rounds: rounds after which to stop even if the tolerance is not met.
         rank: r, of the barycenter; None for no limit.
+        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
 
     Raises:
         ValueError: `max_rounds` below one.
     """
-    tolerance, max_rounds = search.tolerance, search.max_rounds
     if max_rounds < 1:
         raise ValueError(f"max_rounds={max_rounds}: need at least one")
     root, last_step = _start(average, rank), math.inf
     variance = float(average.trace())
     excess: list[float] = []
     rotations: list[Tensor] = []
-    geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # as the excess shrinks, towards it or towards rounding
+    geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # progress is that of the excess on a logarithmic scale
     for _ in range(max_rounds):
-        rotations = [search.polar(factor.multiply_transposed(root)) for factor in factors]
+        rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
         mean = torch.zeros_like(root)
         for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
-            mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
-        step = float((mean - root).square().sum())  # what moving the mean gains
+            mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would enlarge the edit
+        step = float((mean - root).square().sum())  # gain by moving the mean
         root = mean
         excess.append(_rest(step, last_step) / variance if variance else 0.0)
         last_step = max(step, 1e-300)
@@ -117,10 +104,10 @@ def align(
 
 
 def _rest(step: float, last_step: float) -> float:
-    """Estimate the excess left after a round that gained `step`, by a geometric series.
+    """Estimate the excess that remains after a round that gained `step`, by a geometric series.
 
-    Each half round shrinks the excess by about the square root of the factor by which a round shrinks the step, at most
-    thirtyfold (CIFAR's covariances: twentyfold).
+    Each half round shrinks the excess by about the square root of the factor by which a round shrinks the step. The
+    factor is limited to 30; for the covariances of CIFAR-10 it is 20.
     """
     shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
     return step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf

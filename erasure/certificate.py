@@ -1,4 +1,4 @@
-"""Certificates: the class information that an erased dataset still has, order by order."""
+"""Certificates: the class information that remains in erased data, order by order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from erasure.inputs import (
     require_same_rows,
 )
 from erasure.moments import ClassMoments
-from erasure.order_spectra import Whitening, order_spectrum
+from erasure.order_spectra import Whitening, whitened_spectra
 from erasure.predictability import linear_prediction, quadratic_prediction
 
 _ORDER_DIRECTIONS, _ORDER_EXAMPLES = 30, 5_000
@@ -37,32 +37,32 @@ class Certificate:
     Sizes are relative to Σ_xx, the total covariance of the training split before erasure, after any z-scoring.
 
     Attributes:
-        n: examples in the split; of hidden states, vectors.
+        n: number of examples in the split, or of vectors of hidden states.
         mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
         covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, with Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
-        out_of_range: fraction of erased values that are not admissible: of pixels those outside [0, 1], z-scoring
-            undone. None if `certify` was not told what is admissible.
-        rounding: effect of rounding values once to the stored dtype, on the scale of the gaps.
-        linear_r2: share of the variance of one-hot labels that the best linear prediction explains, fitted to the
-            split itself. It does not depend on scale; the gaps miss directions of little variance.
-        linear_chance: its mean if the split's labels were shuffled, p / (n - 1). After an eraser of order one,
-            `linear_r2` is 0 on the training split, and about this on others.
+        out_of_range: fraction of erased values that are not admissible: pixels outside [0, 1], with z-scoring undone.
+            None if `certify` was called without `admissible`.
+        rounding: effect on the gaps of rounding values once to the stored dtype.
+        linear_r2: share of the variance of one-hot labels explained by the best linear prediction, fitted to the split
+            itself. It does not depend on scale, whereas the gaps miss directions of little variance.
+        linear_chance: expected `linear_r2` for shuffled labels, p / (n - 1). After an eraser of order one, `linear_r2`
+            is 0 on the training split, and close to this value on others.
         quadratic_r2: the same for polynomials of degree two in `quadratic_directions` principal components of the
-            coordinates, each scaled to unit variance. A value near chance is no proof of absence: other directions may
-            tell the class. `order_z_scores`, of directions chosen without that scaling, may show it.
-        quadratic_chance: likewise.
-        quadratic_directions: as many as the number of examples allows (`erasure.predictability`).
+            coordinates, each scaled to unit variance. A value near chance does not prove absence: other directions may
+            hold class information, and `order_z_scores`, of directions chosen without that scaling, may show it.
+        quadratic_chance: expected `quadratic_r2` for shuffled labels.
+        quadratic_directions: number of components that the number of examples allows (`erasure.predictability`).
         order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.order_spectra`), in the
-            directions of largest variance of the erased training split, of at most 5,000 examples.
+            directions of largest variance of the erased training split, from at most 5,000 examples.
         order_errors: standard errors of the shares over examples.
-        order_z_scores: shares in standard deviations under shuffled labels. Far below 0 on the split an eraser was
-            fitted to: the order's class moments are closer than sampling would leave them, as they were made equal.
+        order_z_scores: shares in standard deviations under shuffled labels. They are far below 0 on the split that an
+            eraser was fitted to, because equal class moments are closer than those of random samples.
         order_directions: number of directions of the order spectrum.
-        order_variance: share of the variance that these directions hold.
+        order_variance: share of the variance in these directions.
 
-    Fields after `rounding` are None where a split has one class or too few examples, and in results of versions that
-    did not measure them.
+    Fields after `rounding` are None for splits with one class or too few examples, and in results of versions that did
+    not measure them.
     """
 
     n: int
@@ -83,7 +83,7 @@ class Certificate:
     order_variance: float | None = None
 
     def numbers(self) -> dict[str, float]:
-        """Return all known values as single numbers; the share of order 3, say, as "order_shares_3"."""
+        """Return all known values as single numbers, the share of order 3 as "order_shares_3"."""
         numbers: dict[str, float] = {}
         for name, value in vars(self).items():
             if isinstance(value, list):
@@ -98,9 +98,9 @@ class ConceptCertificate:
     """Linear predictability of a concept without classes from erased examples (Belrose et al. 2023).
 
     Attributes:
-        n: number of examples; of hidden states, vectors.
-        linear_r2: R² of the best linear prediction of z, fitted to these very examples; the mean over its columns.
-        linear_chance: its mean if the examples were shuffled.
+        n: number of examples, or of vectors of hidden states.
+        linear_r2: R² of the best linear prediction of z, fitted to these examples; the mean over the columns of z.
+        linear_chance: expected `linear_r2` for shuffled examples.
         edit_size: E‖x' - x‖² / tr Σ_xx.
     """
 
@@ -133,22 +133,22 @@ def certify(
     *,
     admissible: tuple[Tensor | float, Tensor | float] | None = None,
 ) -> Certificate | ConceptCertificate:
-    """Measure the information about the concept that one split of erased examples still has.
+    """Measure the information about a concept that remains in one split of erased examples.
 
     Args:
-        original: examples before erasure, [n, ...], or vectors [..., d], as hidden states [batch, tokens, d].
-        erased: the same as they are stored, floating.
-        z: labels, or the concept in any form that `ConceptMoments` takes, one for each example or vector; where
-            `reference` is of vectors [d], also one for each leading axis, whose vectors share it.
+        original: examples before erasure, [n, ...], or vectors [..., d] such as hidden states [batch, tokens, d].
+        erased: the same examples after erasure, floating, as they are stored.
+        z: labels, or a concept in any form that `ConceptMoments` takes, with a value for each example or vector. If
+            `reference` has moments of vectors [d], vectors may also share a value along leading axes.
         reference: moments of the training split before erasure; those of `original` by default.
-        admissible: least and largest admissible value, of all coordinates or of each, [1, ...]; (0, 1) for pixels.
+        admissible: least and largest admissible value, for all coordinates or for each, [1, ...]; (0, 1) for pixels.
 
     Returns:
-        For classes gaps, R² and orders; for another concept R² of the best linear prediction.
+        Gaps, R² and orders for classes; R² of the best linear prediction for other concepts.
 
     Raises:
         ValueError: shapes that do not match, values that are integers or not finite, or training examples that are all
-            alike.
+            equal.
     """
     for other in (z, erased):
         require_same_rows(original, other)
@@ -161,7 +161,7 @@ def certify(
         raise ValueError(f"{shapes}: give the same examples before and after")
     if not erased.is_floating_point():
         raise ValueError(
-            f"erased has dtype {erased.dtype}: give the examples in the floating dtype that they are kept in"
+            f"erased has dtype {erased.dtype}: pass the examples in the floating dtype in which they are stored"
         )
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total
@@ -196,17 +196,17 @@ def class_certificate(
     outside: float | None,
     whitening: Whitening | None,
 ) -> Certificate:
-    """Measure the class information of erased examples, all parts of whose comparison with the original are known.
+    """Measure the class information in erased examples of a split.
 
     Args:
-        erased: as stored, floating, [n, d].
+        erased: examples as stored, floating, [n, d].
         z: labels, [n].
         after: moments of `erased`.
-        mean: of the training split before erasure, [d].
-        total: its total covariance, [d, d].
+        mean: mean of the training split before erasure, [d].
+        total: total covariance of the training split before erasure, [d, d].
         edit: `edit_size` of these examples.
         outside: `out_of_range` of these examples.
-        whitening: of the erased training split.
+        whitening: whitening of the erased training split.
     """
     variance = total.trace()
     mean_gap, covariance_gap = _gaps(after, total, variance)
@@ -249,10 +249,10 @@ def edit_size(original: Iterable[Tensor], erased: Tensor, total: Tensor) -> floa
     Args:
         original: examples [m, ...] before erasure, in consecutive batches.
         erased: all of them afterwards, [n, d].
-        total: Σ_xx, [d, d].
+        total: Σ_xx of the training split, [d, d].
 
     Raises:
-        ValueError: no examples, or values that are not finite, or training examples that are all alike.
+        ValueError: no examples, values that are not finite, or training examples that are all equal.
     """
     if not (variance := float(total.trace())) > 0:
         raise ValueError("all training examples are alike: there is nothing to learn and nothing to erase")
@@ -269,7 +269,7 @@ def edit_size(original: Iterable[Tensor], erased: Tensor, total: Tensor) -> floa
 
 
 def whitening_of(moments: ClassMoments) -> Whitening | None:
-    """Return the directions in which orders are measured; None where nothing varies."""
+    """Return the directions in which orders are measured; None if nothing varies."""
     try:
         return Whitening.of(moments.mean, moments.total, _ORDER_DIRECTIONS)
     except ValueError:
@@ -292,8 +292,8 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     if whitening is None:
         return {}
     try:
-        (spectrum,) = order_spectrum(
-            erased, z, whitening=whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
+        (spectrum,) = whitened_spectra(
+            erased, z, whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
         )
     except ValueError:  # too few examples of a class
         return {}

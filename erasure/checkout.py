@@ -1,4 +1,4 @@
-"""The packages of a checkout beside the library, which modules of the user's may hide."""
+"""The packages of a checkout beside the library, which modules of a user may shadow."""
 
 import importlib.machinery
 import sys
@@ -8,10 +8,10 @@ _PACKAGES = ("conf", "models", "harness", "train")  # what `mdl` and `sample_inf
 
 
 def require_own_packages() -> None:
-    """Refuse modules of the user's that have the names of this checkout's packages; runs none.
+    """Refuse modules of a user that shadow packages of this checkout, without running them.
 
     Raises:
-        ImportError: names the file and the remedy.
+        ImportError: a package is shadowed.
     """
     root = Path(__file__).parents[1]
     for name in _PACKAGES:

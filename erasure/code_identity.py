@@ -17,8 +17,9 @@ def code_identity(defined: type) -> dict[str, int | str]:
     """Return the qualified name of a class and the identity of its code.
 
     A class with `version: ClassVar[int]` in its body is identified by that number, which must be raised when its
-    results change. For other classes, the module and all modules that it imports, directly or not, are digested as
-    syntax trees, without comments, formatting and docstrings. The standard library and installed packages are left out.
+    results change. For other classes, the module and all modules that it imports, directly or indirectly, are digested
+    as syntax trees without comments, formatting and docstrings. The standard library and installed packages are
+    excluded.
 
     Returns:
         {"package.module.Class": version}, or {"package.module.Class": digest, "module that it imports": digest, ...}.
@@ -38,7 +39,7 @@ def code_identity(defined: type) -> dict[str, int | str]:
 
 @functools.cache  # by module object: the source of the imported module
 def _digests(module: ModuleType) -> dict[str, str]:
-    """Return digests of the source of a module and of every module it imports, directly or not, by name."""
+    """Return digests of the source of a module and of every module it imports, directly or indirectly, by name."""
     assert module.__file__ is not None
     digests: dict[str, str] = {}
     left = [(module.__name__, Path(module.__file__), module.__package__ or "")]
@@ -65,7 +66,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
     """Yield the possible module names of all import statements."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:  # `import a.b` makes a's attributes available as well
+            for alias in node.names:  # `import a.b` also makes the attributes of `a` available
                 yield from itertools.accumulate(alias.name.split("."), "{}.{}".format)
         elif isinstance(node, ast.ImportFrom):
             source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
@@ -73,7 +74,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _project_module(name: str) -> tuple[str, Path, str] | None:
-    """Return a module's name, file and package; None if it is no module, is missing, or is installed."""
+    """Return the name, file and package of a module; None if it is missing, installed or no module."""
     if name.partition(".")[0] in sys.stdlib_module_names:
         return None
     try:

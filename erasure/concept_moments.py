@@ -16,6 +16,7 @@ from erasure.inputs import (
     leading_shape,
     number_of_classes,
     per_example,
+    require_labels,
     require_plain,
     require_range,
     require_same_rows,
@@ -31,17 +32,11 @@ from erasure.store.checked_files import load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 
-SINGLE = "z"  # name of a concept that was given without one
+SINGLE = "z"  # name of a concept without a name
 
 
 class NeedsClassesError(AttributeError, ValueError):
-    """An eraser asked the moments of a concept for something that only classes have."""
-
-
-class _JointAccumulator(Accumulator):
-    """Moments of the joint vectors (x, z): one class of d + m coordinates."""
-
-    least_classes = 1
+    """A statistic of classes that the moments of a concept without classes do not have."""
 
 
 class ConceptMoments:
@@ -92,7 +87,7 @@ class ConceptMoments:
             raise ValueError(f"concepts={concepts}: each concept needs at least one column")
         self.dim, self.concepts = dim, named
         width = dim + sum(named.values())
-        self._joint = _JointAccumulator(width, 1, device=device, pooled=True, precision=precision)
+        self._joint = Accumulator(width, 1, device=device, pooled=True, precision=precision)  # of vectors (x, z)
 
     @classmethod
     def fit(cls, x: Any, z: Any, *, dim: int | None = None, device: torch.device | str | None = None) -> Self:
@@ -100,7 +95,7 @@ class ConceptMoments:
 
         Args:
             x: examples, [n, ...] or [..., d].
-            z: concept, or a mapping of names to concepts. Integers [n] are classes, as many as the largest and one.
+            z: concept, or a mapping of names to concepts. Integers [n] are classes, from 0 to the largest.
             dim: values per example; all of x[0] by default.
             device: where the sums live; that of `x` by default.
         """
@@ -117,7 +112,7 @@ class ConceptMoments:
 
         Args:
             x: [n, ...] of d values each, or [..., d]; any real dtype.
-            z: the concept in any form that the class describes, for each example or each leading axis of `x`.
+            z: the concept in any form listed above, with a value for each example or each leading axis of `x`.
 
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
@@ -159,7 +154,7 @@ class ConceptMoments:
         """Load what `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else, or moments that no examples have.
+            ValueError: the file is damaged, or holds something else, or impossible moments.
         """
         tensors, metadata = load_tensors(Path(path))
         if not isinstance(about := metadata.get("concept_moments"), dict):
@@ -167,7 +162,7 @@ class ConceptMoments:
         with explained(path):
             dim, concepts = about["dim"], about["concepts"]
             width = dim + sum(whole_number(size, name) for name, size in concepts.items())
-            require_sums(tensors, width, 1, pooled=True)  # before memory is taken for as many columns as it says
+            require_sums(tensors, width, 1, pooled=True)  # before as many columns as it claims are allocated
             moments = cls(dim, concepts, device=device, precision=stored_precision(about))
             moments._joint.load_state_dict(tensors)
             return moments
@@ -176,7 +171,7 @@ class ConceptMoments:
         """Raise ValueError for fewer than two examples, or concepts to erase that do not vary.
 
         Args:
-            names: of the concepts to erase; all by default.
+            names: concepts to erase; all by default.
         """
         if self.n < 2:
             raise ValueError(f"{self.n} examples: a covariance needs at least 2")
@@ -221,7 +216,7 @@ class ConceptMoments:
         return self._joint.scatters[0, self.dim :, self.dim :] / self.n
 
     def positions(self, names: Sequence[str] | None = None) -> list[int]:
-        """Return the columns of z that belong to some concepts, or to all.
+        """Return the positions of the columns of some concepts, or of all.
 
         Raises:
             ValueError: a name that is not one of `concepts`.
@@ -235,9 +230,9 @@ class ConceptMoments:
         return columns
 
     def whitened_cross(self, names: Sequence[str] | None = None) -> Tensor:
-        """Return Σ_xz F⁺ᵀ with F Fᵀ = Σ_zz of some concepts, [d, rank of Σ_zz]; it spans what Σ_xz spans.
+        """Return Σ_xz F⁺ᵀ with F Fᵀ = Σ_zz of some concepts, [d, rank of Σ_zz]; it spans the range of Σ_xz.
 
-        Whatever units z has, singular values of whitened x times this are canonical correlations.
+        The singular values of its product with whitened x are canonical correlations, whatever the units of z.
         """
         at = self.positions(names)
         factor = self.concept_factor(at)
@@ -263,7 +258,7 @@ class ConceptMoments:
 def moments_of(
     x: Any, z: Any, *, num_classes: int | None = None, dim: int | None = None, pooled: bool = False
 ) -> ClassMoments | ConceptMoments:
-    """Return the moments that `z` calls for: of classes where it holds labels, of a concept where it does not."""
+    """Return the moments of classes if `z` holds labels, and those of a concept otherwise."""
     named = named_concepts(z)
     require_same_rows(x, named)
     if len(named) == 1 and not isinstance(z, Mapping):
@@ -289,7 +284,7 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     Args:
         z: a concept, or a mapping of names to concepts; see `ConceptMoments`.
         leading: shape of the examples without their coordinates.
-        concepts: number of columns by name.
+        concepts: number of columns of each concept.
 
     Raises:
         ValueError: another set of names, a shape that does not match, or labels out of range.
@@ -302,7 +297,7 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
 
 
 def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
-    """Return concepts by name: those of a mapping or a data frame, or the single one under `name`.
+    """Return the concepts of a mapping or a data frame by name, or a single one under `name`.
 
     Raises:
         ValueError: two concepts of the same name, or none.
@@ -311,9 +306,9 @@ def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
     if not (isinstance(z, Mapping) or hasattr(z, "columns")):
         return {name: z}
     frame: Any = z
-    if hasattr(frame, "items"):  # a mapping, or a frame of pandas
+    if hasattr(frame, "items"):  # a mapping, or a pandas frame
         pairs = list(frame.items())
-    else:  # of polars or pyarrow
+    else:  # polars or pyarrow
         pairs = [(column, frame[column]) for column in getattr(frame, "column_names", frame.columns)]
     named = {str(key): values for key, values in pairs}
     if not named:
@@ -330,12 +325,12 @@ def _tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _label(name: str, named: Mapping[str, Any]) -> str:
-    """Return what errors call one of several concepts."""
+    """Return the name of a concept in error messages."""
     return SINGLE if len(named) == 1 else f"{SINGLE}[{name!r}]"
 
 
 def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
-    """Return how many columns a concept has that is given as `z`, which errors call `name`."""
+    """Return the number of columns of a concept, which error messages call `name`."""
     z = z if z.is_floating_point() else single_column(z, leading)
     if not per_example(z, leading):
         if z.ndim < 2 and leading:
@@ -355,9 +350,7 @@ def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
     if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
         if size == 1:
             return spread(z, leading)[:, None]
-        if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < size:
-            worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
-            raise ValueError(f"label {worst} is out of range: labels run from 0 to {size - 1}")
+        require_labels(z, size)
         return spread(torch.nn.functional.one_hot(z.long(), size), leading, trailing=1)
     columns = z.ndim > 1 or (z.ndim == 1 and not leading)
     if not columns or z.shape[-1] != size or z.shape[:-1] != leading[: z.ndim - 1]:

@@ -10,22 +10,23 @@ _BLOCK = 384  # below this size a triangular product is not worth splitting
 class CovarianceFactor:
     """F with F Fᵀ = Σ for a positive semi-definite Σ [d, d], and its pseudo-inverse F⁺, as operators.
 
-    Coordinates are first scaled to unit variance, so that a dim pixel is treated like a bright one, and
-    those without variance are left out. If what remains is full rank F is a Cholesky factor (one third of
-    d³ multiply-adds); otherwise an eigendecomposition without its null space. F⁺ is never formed.
+    Coordinates are first scaled to unit variance, so that dim pixels are treated like bright ones, and those without
+    variance are left out. If the rest has full rank, F is a Cholesky factor, which takes a third of d³ multiply-adds.
+    Otherwise F comes from an eigendecomposition without its null space. F⁺ is never formed.
 
     Args:
         covariance: Σ, [d, d] float64.
-        mean: the coordinates' means, [d]; a standard deviation at their rounding level counts as zero.
-        examples: how many Σ was computed from.
-        epsilon: relative precision of these examples. Directions of no more variance than their rounding have none.
+        mean: means of the coordinates, [d]; a standard deviation at their rounding level counts as zero.
+        examples: number of examples that Σ was computed from.
+        epsilon: relative precision of these examples. Directions whose variance could be due to their rounding count
+            as having none.
 
     Attributes:
         rank: number r of columns of F, the rank of Σ.
         full_rank: whether Σ is of full rank on the coordinates that vary.
 
     Raises:
-        ValueError: a rank that so few `examples` cannot have, because rounding passes for variance.
+        ValueError: a rank above what the number of examples allows, which means that rounding passes for variance.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class CovarianceFactor:
         factor, info = torch.linalg.cholesky_ex(correlation)
         tolerance = len(self._live) * _EPS
         noise = _rounding_variance(relative, epsilon)
-        # L Lᵀ is within rounding of Σ, so that its least eigenvalue tells a singular Σ; pivots may lie far above it.
+        # L Lᵀ equals Σ to rounding, so its least eigenvalue reveals a singular Σ; the pivots may be far larger.
         self.full_rank = bool((info == 0) & (least_eigenvalue(factor) > noise.clamp(min=100 * tolerance)))
         if self.full_rank:
             self._cholesky = factor
@@ -92,7 +93,8 @@ class CovarianceFactor:
     def null_projection(self, b: Tensor) -> tuple[Tensor, Tensor]:
         """Thin factors [d, q], [q, d] of the projection that removes the part of `b` [d, m] outside Σ's range.
 
-        Orthogonal where coordinates have unit variance. Empty if Σ has no null space, or `b` is there but rounding.
+        The projection is orthogonal in coordinates of unit variance. The factors are empty if Σ has no null space, or
+        if `b` is only rounding error there.
         """
         if self.full_rank:
             return b.new_empty(len(b), 0), b.new_empty(0, len(b))
@@ -113,11 +115,11 @@ class CovarianceFactor:
 
 
 def _rounding_variance(relative: Tensor, epsilon: float) -> Tensor:
-    """Return the variance, of coordinates of unit variance, below which a direction may be rounding of the data alone.
+    """Return the variance below which a direction of coordinates of unit variance may be rounding error alone.
 
-    Rounding to a relative `epsilon` adds ε²/12 times the mean square of a coordinate. The states of a network have
-    been rounded many times, also by erasers that amplify it: 6,000 times as much was seen in float32. The power of 2/3
-    allows 9e4 times there, but 60 times in bfloat16, and bounds how much an eraser amplifies the rounding of its input.
+    Rounding to a relative `epsilon` adds ε²/12 times the mean square of a coordinate. Hidden states of a network have
+    been rounded many times, and erasers amplify rounding: up to 6,000 times was measured in float32. The power of 2/3
+    allows 9e4 times in float32 and 60 times in bfloat16, and limits how far an eraser amplifies rounding of its input.
     """
     squares = 1 + relative.square()
     return (epsilon**2 / 12 * (squares.median() if len(squares) else squares.sum())) ** (2 / 3)

@@ -15,10 +15,10 @@ from erasure.store.checked_files import fingerprint
 
 
 class MissingDataError(ValueError):
-    """A dataset that is missing or damaged, and that `Source.fetch` can download.
+    """A missing or damaged dataset that `Source.fetch` can download.
 
     Attributes:
-        problem: description of what is missing or damaged.
+        problem: description of the missing or damaged part.
         source: the dataset.
     """
 
@@ -53,9 +53,9 @@ class RawImages:
         train: training images, uint8 in 0..max_value or floating in 0..1; vectors floating, of any values.
         test: the official held-out split, or None where there is none.
         class_names: one per label.
-        max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
-        bounded: values outside 0..1 are no possible image; not so for vectors.
-        parts: of a mixture, how many consecutive training images came from each part, by its name, in order.
+        max_value: largest possible value of a uint8 pixel (255; 16 for the digits).
+        bounded: whether values outside 0..1 are impossible, as for images but not for vectors.
+        parts: number of consecutive training images from each part of a mixture, by its name, in order.
 
     Raises:
         ValueError: training and test images of different shapes.
@@ -87,14 +87,14 @@ class Source(ABC):
     """A named dataset.
 
     Args:
-        name: what tables and figures call it.
-        flip: horizontal flips are a fair augmentation (they are not for digits).
-        validation_size: images taken out of the training split for early stopping; None for 1,024 (the
-            paper's) or a tenth, whichever is less.
-        test_fraction: share of the images held out for testing where there is no official test split.
-        split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
-        normalize: "zscore" gives every coordinate mean 0 and variance 1 on the training split before anything
-            is erased; "none" leaves pixels as they are.
+        name: name in tables and figures.
+        flip: whether horizontal flips are a valid augmentation (they are not for digits).
+        validation_size: number of images taken out of the training split for early stopping; None for 1,024, as in the
+            paper, or a tenth, whichever is less.
+        test_fraction: share of the images held out for testing if there is no official test split.
+        split_seed: seed of these two splits, which belong to the dataset and do not depend on the seeds of a run.
+        normalize: "zscore" gives every coordinate mean 0 and variance 1 on the training split before erasure; "none"
+            leaves pixels as they are.
     """
 
     name: str
@@ -105,8 +105,8 @@ class Source(ABC):
     normalize: Literal["none", "zscore"] = "none"
 
     version: ClassVar[int]  # of the loaded data; a subclass without one is identified by its source
-    slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
-    locations: ClassVar[tuple[str, ...]] = ()  # fields for paths, which are not part of the identity
+    slow_to_load: ClassVar[bool] = True  # whether to cache the images as one tensor file
+    locations: ClassVar[tuple[str, ...]] = ()  # fields that hold paths, which are not part of the identity
 
     @abstractmethod
     def load(self) -> RawImages:
@@ -119,31 +119,32 @@ class Source(ABC):
 
     @abstractmethod
     def content(self) -> str:
-        """Return an identity of the stored images, the same on any machine, without decoding them."""
+        """Return an identity of the stored images, without decoding them; it is the same on every machine."""
 
     def example_names(self, index: Tensor) -> list[str]:
-        """Return names of the training examples at these positions [n]: of their files, or the rows they stand in."""
+        """Return the names of the training examples at these positions [n], those of their files or rows."""
         return [f"row {i}" for i in index.tolist()]
 
     def identity(self) -> dict[str, object]:
-        """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
+        """Return the properties of this dataset that determine the numbers of a run, and none of this machine."""
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
         return described | {"code": code_identity(type(self)), "content": self.content()}
 
     def stored_identity(self) -> dict[str, object]:
-        """Return the inputs of `load`: splits, normalisation and names come later."""
+        """Return the part of the identity that `load` depends on, without splits, normalisation and names."""
         shared = {f.name for f in fields(Source)}
         return {key: value for key, value in self.identity().items() if key not in shared}
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options without effect beside the others, each with what reads it: NAME=VALUE, or words."""
+        """Return the options that have no effect given the others, each with the setting or kind that reads it."""
         return {}
 
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
-        """Download published data. Embedded data and the user's files need no download.
+        """Download published data; embedded data and files of the user need no download.
 
-        Raises FetchError without network or space, or if the download differs from the published data.
+        Raises:
+            FetchError: no network or space, or a download that differs from the published data.
         """
 
 
@@ -152,7 +153,7 @@ class Published(Source):
     """A dataset in the files that its authors published, laid out below `root` as torchvision does.
 
     Args:
-        root: folder that holds the files, or that they are fetched to.
+        root: folder of the files, to which they are downloaded.
     """
 
     root: str = "data"

@@ -9,7 +9,7 @@ _MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 def free_bytes(device: torch.device) -> float:
-    """Return the memory that can still be allocated; infinity if unknown."""
+    """Return the memory in bytes that can still be allocated; infinity if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
@@ -18,10 +18,10 @@ def free_bytes(device: torch.device) -> float:
 
 
 def free_host_bytes(meminfo: Path = _MEMINFO, group: Path = _CGROUP) -> float:
-    """Return the smaller of Linux's estimate and what the process's control group may still take.
+    """Return the memory in bytes that Linux estimates as free, or that the control group allows, if that is less.
 
     Args:
-        meminfo: the system's file of sizes.
+        meminfo: the system's file of memory sizes.
         group: folder of the control group of a container or a cluster's task.
     """
     return min(_available(meminfo), _left_to_group(group))
@@ -38,5 +38,5 @@ def _available(meminfo: Path) -> float:
 def _left_to_group(folder: Path) -> float:
     try:
         return float((folder / "memory.max").read_text()) - float((folder / "memory.current").read_text())
-    except (OSError, ValueError):  # none, or no limit: "max"
+    except (OSError, ValueError):  # no group, or no limit ("max")
         return math.inf

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.autocast import without_autocast
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.dataset import LabelledImages
 from erasure.eraser_files import load_eraser, save_eraser
@@ -25,10 +24,10 @@ from erasure.inputs import (
     by_rows,
     check_batch,
     leading_shape,
-    ordinary_tensors,
     require_same_rows,
 )
 from erasure.moments import ClassMoments
+from erasure.torch_modes import ordinary_tensors, without_autocast
 from erasure.zscore import Preprocessing
 
 _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
@@ -37,21 +36,21 @@ _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrink
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
 
-    A field `left: Annotated[Tensor, "d r"]` says the tensor's shape, where d is the number of coordinates, k that of
-    classes, and other letters are equal where they occur twice. `load` checks it.
+    The annotation of a field, `left: Annotated[Tensor, "d r"]`, states the shape of a tensor, which `load` checks: d is
+    the number of coordinates, k that of classes, and any other letter has one size wherever it occurs.
 
-    docs/methods/index.md lists them with the theorems that they rest on.
+    docs/methods/index.md lists the erasers of this package with their theorems.
 
     Attributes:
-        uses_labels: the map depends on the label z, which must then be passed, also with held-out data.
+        uses_labels: whether the map depends on the label z, which must then be passed with held-out data as well.
         erased_order: highest order of class moments that are equal afterwards on the data the eraser
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
-        version: of the computed numbers; part of cache keys and run ids, to be raised when numbers change. A subclass
-            without one is identified by its source (`erasure.code_identity`).
-        transductive: there is no map: all examples of a dataset are erased at once (`TransductiveEraser`).
-        any_concept: the fit needs only the mean, Σ_xx and Σ_xz, so that the concept may be anything that
+        version: version of the computed numbers, part of cache keys and run ids; raise it when numbers change. A
+            subclass without one is identified by its source (`erasure.code_identity`).
+        transductive: whether all examples of a dataset are erased at once, without a map (`TransductiveEraser`).
+        any_concept: whether the fit needs only the mean, Σ_xx and Σ_xz. The concept may then be anything that
             `ConceptMoments` takes, and pooled moments are enough for classes.
-        concepts: names and numbers of columns of a concept that is given as z; empty for classes.
+        concepts: name and number of columns of each concept that is passed as z; empty for classes.
         mean: global mean m̄ of the data it was fitted on, [d] float64.
         num_classes: k; None after fitting to a concept without classes.
 
@@ -95,7 +94,7 @@ class Eraser(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options without effect beside the others, each with what reads it: NAME=VALUE, or words."""
+        """Return the options that have no effect given the others, each with the setting or kind that reads it."""
         return {}
 
     @classmethod
@@ -103,24 +102,24 @@ class Eraser(ABC):
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples.
 
-        Warns, by the logger `erasure`, where there are too few for erasure to hold on others (`erasure.few_examples`).
+        The logger `erasure` warns of too few examples for erasure to hold on other data (`erasure.few_examples`).
 
         Args:
             x: tensor or array, whole examples [n, ...] or vectors [..., d].
-            z: labels as `ClassMoments.fit` takes them, or any concept that `ConceptMoments` takes, which LEACE, oracle
-                LEACE and SPLINCE erase.
+            z: labels as `ClassMoments.fit` takes them. LEACE, oracle LEACE and SPLINCE erase any concept that
+                `ConceptMoments` takes.
             num_classes: k; the largest label plus one by default.
             dim: values per example; all of x[0] by default.
-            options: of the eraser.
+            options: options of the eraser, the keyword arguments of `from_moments`.
 
         Raises:
-            ValueError: examples, labels or options that do not fit, or a concept without classes for an eraser that
-                needs them.
+            ValueError: invalid examples, labels or options, or a concept without classes for an eraser that needs
+                classes.
         """
         _require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
         warned_of_few(cls, moments)
-        if isinstance(moments, ConceptMoments):
+        if isinstance(moments, ConceptMoments) or not cls.needs_examples():
             return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
         assert labels is not None
@@ -128,22 +127,25 @@ class Eraser(ABC):
 
     @classmethod
     def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
-        """Fit to a dataset: from its moments alone, unless a subclass also needs the examples.
+        """Fit from moments alone, unless a subclass also reads the examples.
 
-        `x` is the training split as it is erased, floating, [n, ...], perhaps on another device than its moments, which
-        are where to compute; `z` its labels, [n].
+        Args:
+            x: examples in the form in which they are erased, floating, [n, ...].
+            z: labels, [n].
+            moments: moments of these examples; the fit computes on their device.
+            options: options of the eraser.
         """
         return cls.fit_moments(moments, **options)
 
     @classmethod
     def needs_examples(cls) -> bool:
-        """Return whether fitting reads the examples, and not their moments alone: `fit_examples` is overridden."""
+        """Return whether fitting reads examples as well as moments, which an override of `fit_examples` says."""
         return cls.fit_examples.__func__ is not Eraser.fit_examples.__func__
 
     @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
+        """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
         _require_complete(cls)
         _require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
@@ -152,20 +154,12 @@ class Eraser(ABC):
                 "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
             )
         eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
-        if not isinstance(eraser, cls):
-            raise ValueError(f"{cls.__name__}.from_moments returned {eraser!r}: return an instance of the class")
-        eraser.require_fields()
-        k = None if isinstance(moments, ConceptMoments) else moments.num_classes
-        if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
-            raise ValueError(
-                f"{cls.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-                f"of these moments they are [{moments.dim}] and {k}"
-            )
+        _require_result(eraser, cls, moments)
         return eraser
 
     @classmethod
     def fitting_bytes(cls, dim: int, num_classes: int) -> float:
-        """Memory for fitting and certifying: class moments, and as many [d, d] in float64 again or more."""
+        """Return the memory in bytes for fitting and certifying: class moments and at least as many matrices again."""
         return (num_classes + max(num_classes + 2, cls.matrices(num_classes))) * 8.0 * dim**2
 
     @classmethod
@@ -174,19 +168,11 @@ class Eraser(ABC):
         return 6.0
 
     def __post_init__(self) -> None:
-        """Make tensors of a fit in `torch.inference_mode` usable outside it."""
+        """Make tensors that were fitted in `torch.inference_mode` usable outside of it."""
         with ordinary_tensors():
             for name, value in vars(self).items():
                 if isinstance(value, Tensor) and value.is_inference():
                     vars(self)[name] = value.clone()
-
-    def require_fields(self) -> None:
-        """Raise ValueError unless a subclass has set what this class works with."""
-        if missing := [name for name in ("mean", "num_classes") if not hasattr(self, name)]:
-            raise ValueError(
-                f"{type(self).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
-                "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
-            )
 
     @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
@@ -194,18 +180,18 @@ class Eraser(ABC):
 
         Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
 
-        Computed in the eraser's own precision, float64 unless `to` has changed it (erasers that optimise examples: in
-        the examples', at least float32). Gradients pass through a map.
+        The map is computed in the precision of the eraser, float64 unless `to` has changed it, and gradients pass
+        through it. Erasers that optimise examples use the precision of the examples, at least float32.
 
         Args:
-            x: whole examples [n, ...], or vectors [..., d], as hidden states [batch, tokens, d] or a single row [d].
+            x: whole examples [n, ...], or vectors [..., d] such as hidden states [batch, tokens, d] or a single row.
             z: labels, for erasers that use them; see `check_batch`.
 
         Raises:
-            ValueError: wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose
-                map does not keep the shape.
+            ValueError: a wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose map
+                does not keep the shape.
         """
-        self.require_fields()
+        _require_fields(self)
         require_same_rows(x, z)
         values = as_tensor(x, "x", examples=True)
         rows, labels = self._rows(values, z)
@@ -213,7 +199,7 @@ class Eraser(ABC):
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
             raise ValueError(
-                f"{type(self).__name__} maps each class in its own way: pass the labels z as well; "
+                f"{type(self).__name__} maps each class differently: pass the labels z as well; "
                 "without labels: LeaceEraser or AlfQleaceEraser"
             )
         erased = self._erase(rows, labels).reshape(values.shape)
@@ -233,7 +219,9 @@ class Eraser(ABC):
         return x.reshape(-1, dim), columns(z, leading, dict(self.concepts)) if known else None
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-        labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
+        labels = (
+            z.to(self.mean.device) if self.uses_labels and z is not None else None
+        )  # other erasers do not see labels
 
         def moved(rows: slice) -> Tensor:
             batch = flat[rows].to(self.mean)
@@ -249,12 +237,12 @@ class Eraser(ABC):
     def erase_splits(
         self, splits: Mapping[str, LabelledImages], preprocessing: Preprocessing, dtype: torch.dtype
     ) -> dict[str, Tensor]:
-        """Return the erased images [n, ...] of every split of a dataset, rounded once, to `dtype`.
+        """Return the erased images [n, ...] of every split of a dataset, rounded once to `dtype`.
 
         Args:
-            splits: the images as they are stored, before erasure.
-            preprocessing: brings them to the scale of erasure.
-            dtype: of the result.
+            splits: images as they are stored, before erasure.
+            preprocessing: conversion to the scale of erasure.
+            dtype: dtype of the result.
         """
         return {
             name: by_rows(
@@ -272,7 +260,7 @@ class Eraser(ABC):
     ) -> Self:
         """Return a copy with tensors on `device`, floating ones in `dtype`, in which it then computes.
 
-        Either may be first, as in `eraser.to(torch.float32)`.
+        The arguments may come in either order, as in `eraser.to(torch.float32)`.
 
         Raises:
             ValueError: two devices or two dtypes, or a dtype that is not floating.
@@ -303,11 +291,11 @@ class Eraser(ABC):
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Load what `save` has written, with `Eraser.load` or that of the class. Only tensors and JSON are read.
+        """Load what `save` has written, from `Eraser` or from the class itself. Only tensors and JSON are read.
 
         Raises:
-            ValueError: the file is damaged, holds no eraser or one of another class (import it first), or a field is
-                missing, or does not have the type and shape that the dataclass says.
+            ValueError: the file is damaged, holds no eraser or one of another class (import it first), or lacks a field
+                of the type and shape that the dataclass declares.
         """
         return load_eraser(cls, Path(path))
 
@@ -323,6 +311,9 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
+# Checks of classes that users write, and of their options.
+
+
 @functools.cache  # a class is inspected once, not at every fit
 def _require_complete(kind: type[Eraser]) -> None:
     """Raise ValueError for a class that does not define what an eraser needs."""
@@ -332,11 +323,33 @@ def _require_complete(kind: type[Eraser]) -> None:
         raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
 
 
+def _require_fields(eraser: Eraser) -> None:
+    """Raise ValueError unless an eraser has the fields of every eraser."""
+    if missing := [name for name in ("mean", "num_classes") if not hasattr(eraser, name)]:
+        raise ValueError(
+            f"{type(eraser).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
+            "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
+        )
+
+
+def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
+    """Raise ValueError unless `from_moments` of a class returned an instance with the moments' mean and classes."""
+    if not isinstance(eraser, kind):
+        raise ValueError(f"{kind.__name__}.from_moments returned {eraser!r}: return an instance of the class")
+    _require_fields(eraser)
+    k = None if isinstance(moments, ConceptMoments) else moments.num_classes
+    if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
+        raise ValueError(
+            f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
+            f"expected [{moments.dim}] and {k}, as the moments have them"
+        )
+
+
 @functools.cache
 def options_of(kind: type[Eraser]) -> frozenset[str]:
     """Return the names of the options that fitting an eraser takes."""
     known = set[str]()
-    for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not pass its options on
+    for function in (kind.fit_examples, kind.from_moments, kind):  # until one does not pass its options on
         parameters = inspect.signature(function).parameters.values()
         known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):

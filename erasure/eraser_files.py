@@ -1,7 +1,7 @@
 """The file format of fitted erasers: a safetensors file that names the class and holds its fields.
 
-A file may be anybody's. Nothing in it is executed: it chooses among classes that are already imported, and every field
-is checked against the type and shape that the class's dataclass declares.
+Files are not trusted. Nothing in them is executed: a file names one of the classes that are already imported, and every
+field is checked against the type and shape that the dataclass declares.
 """
 
 import dataclasses
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import torch
 from torch import Tensor
 
-from erasure.inputs import FLOATING, ordinary_tensors
+from erasure.inputs import FLOATING
 from erasure.store.checked_files import load_tensors, save_tensors
+from erasure.torch_modes import ordinary_tensors
 
 if TYPE_CHECKING:
     from erasure.eraser import Eraser
@@ -35,7 +36,7 @@ def save_eraser(eraser: "Eraser", path: Path) -> None:
     kind, fields = type(eraser), _fields(type(eraser))
     for name in vars(eraser):
         if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
-            raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it, to be kept")
+            raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it so that it is saved")
     values = {name: getattr(eraser, name) for name in fields}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     options = {name: value for name, value in values.items() if name not in tensors}
@@ -43,11 +44,11 @@ def save_eraser(eraser: "Eraser", path: Path) -> None:
 
 
 def load_eraser(cls: "type[E]", path: Path) -> "E":
-    """Read what `save_eraser` wrote, if it is of this class or one derived from it.
+    """Load an eraser of this class, or of one derived from it, that `save_eraser` wrote.
 
     Raises:
-        ValueError: the file is damaged, holds something else, or a field is missing, unknown, or of another type or
-            shape than the class says.
+        ValueError: the file is damaged or holds something else, or a field is missing, unknown, or of another type or
+            shape than the class declares.
     """
     with ordinary_tensors():
         tensors, metadata = load_tensors(path)
@@ -67,13 +68,13 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
 
 
 def _family(kind: "type[Eraser]") -> "dict[str, type[Eraser]]":
-    """Return the class and all that derive from it by name, with the module's, as a user's class may have our name."""
+    """Return a class and its subclasses by qualified name: a user's class may have the name of one of ours."""
     family = {f"{kind.__module__}.{kind.__qualname__}": kind}
     return family | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
 
 
 def _fields(kind: "type[Eraser]") -> dict[str, dataclasses.Field]:
-    """Return the fields of an eraser's dataclass, by name; raise ValueError if it is none."""
+    """Return the fields of an eraser class by name; raise ValueError if it is no dataclass."""
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     if not {"mean", "num_classes"} <= fields.keys():
         raise ValueError(f"{kind.__name__} is not a dataclass with the fields mean and num_classes: make it one")
@@ -89,7 +90,7 @@ def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
     fields, checked = _fields(kind), dict(values)
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except NameError:  # types that are only imported for a type checker
+    except NameError:  # of types that are imported for type checkers only
         hints = {}
     hints |= {"mean": Annotated[Tensor, "d"]}
     if unknown := values.keys() - fields.keys():
@@ -122,7 +123,7 @@ def _described(value: Any) -> str:
 
 
 def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], dtype: torch.dtype) -> None:
-    """Check a tensor against a shape such as "d r", where letters that `axes` does not know yet are added to it."""
+    """Check a tensor against a shape such as "d r", and add the sizes of new letters to `axes`."""
     letters = shape.split()
     known = dict(zip(letters, tensor.shape, strict=False)) | axes
     if tensor.ndim != len(letters) or list(tensor.shape) != [known[letter] for letter in letters] or not axes["d"]:
@@ -136,7 +137,7 @@ def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], 
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value that was read from JSON, or a tensor, is of a type."""
+    """Return whether a tensor, or a value read from JSON, has a type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _fits(value, parts[0])

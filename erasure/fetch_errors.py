@@ -8,16 +8,16 @@ from pathlib import Path
 
 from erasure.store.atomic_files import DiskFullError
 
-_SILENCE_S = 60.0  # a server that sends nothing for this long is taken to be gone
+_SILENCE_S = 60.0  # without data from the server, after which a download fails
 
 
 class FetchError(OSError):
-    """Data that could not be fetched: one line with the reason and the remedy."""
+    """A failed download, with the reason and the remedy in one line."""
 
 
 @contextlib.contextmanager
 def fetching(what: str, folder: Path) -> Iterator[None]:
-    """Turn whatever a download library raises while `what` is brought to `folder` into one line.
+    """Turn errors of a download library, while it downloads `what` to `folder`, into one line.
 
     Raises:
         DiskFullError: no space is left.

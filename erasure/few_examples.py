@@ -1,4 +1,4 @@
-"""Too few examples for class moments, in words: erasure then holds for the examples it was fitted to alone."""
+"""Warnings of too few examples: erasure then holds only for the examples that it was fitted to."""
 
 import logging
 from typing import Any
@@ -10,15 +10,15 @@ log = logging.getLogger(__name__)
 
 
 def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | None:
-    """Say that there are too few examples to make class moments equal on others as well; None where there are not.
+    """Return a warning of too few examples to make class moments equal on other data, or None if there are enough.
 
-    No more examples than coordinates have a singular covariance, and every labelling of them is linear: the directions
-    that are erased follow from the sample, not from what it was drawn from.
+    With no more examples than coordinates the covariance is singular, and every labelling is linear: the directions
+    that are erased depend on the sample rather than on its distribution.
 
     Args:
-        n: examples that the eraser is fitted to.
-        smallest: those of the smallest class; None for a concept without classes.
-        dim: coordinates of an example.
+        n: number of examples that the eraser is fitted to.
+        smallest: number of examples of the smallest class; None for a concept without classes.
+        dim: number of coordinates of an example.
         order: highest order of class moments that the eraser makes equal.
     """
     if order >= 1 and n <= dim:
@@ -35,9 +35,9 @@ def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | No
 
 
 def warned_of_few(eraser: Any, moments: ClassMoments | ConceptMoments) -> bool:
-    """Warn where moments are of too few examples for an eraser's class; return whether they are."""
+    """Log a warning if an eraser, a class or an instance, is fitted to too few examples; return whether it is."""
     smallest = None if isinstance(moments, ConceptMoments) else min(moments.sizes)
-    said = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
-    if said is not None:
-        log.warning("%s: %s; fit it to more examples, or to fewer coordinates of them", eraser.__name__, said)
-    return said is not None
+    warning = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
+    if warning is not None:
+        log.warning("%s: %s; fit it to more examples, or to fewer coordinates of them", eraser.__name__, warning)
+    return warning is not None

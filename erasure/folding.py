@@ -12,25 +12,25 @@ from erasure.eraser import Eraser
 from erasure.hidden_states import erase
 from erasure.module_outputs import call, first_tensor, named_module
 
-_TOLERANCE = 1e-4  # of the largest output: float32 rounds to 1e-6, a wrong fold is off by far more
+_TOLERANCE = 1e-4  # relative to the largest output; float32 rounds to 1e-6, and a wrong fold is off by far more
 
 
 def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear:
     """Return a linear layer that computes `linear(eraser(x))`, or `eraser(linear(x))`.
 
-    An affine eraser x -> M x + c turns W x + b into W M x + (W c + b), or into M W x + (M b + c) if it comes after.
-    Products are computed in float64. See Belrose et al. 2023, section 6, for erasure inside networks.
+    An affine eraser x -> M x + c turns W x + b into W M x + (W c + b), or into M W x + (M b + c) with `after`. Products
+    are computed in float64. See Belrose et al. 2023, section 6, for erasure inside networks.
 
     Args:
-        linear: layer of weight [m, d]; it is not changed.
-        eraser: fitted on vectors [n, d], or [n, m] if it comes after.
+        linear: layer with weight [m, d]; it is not changed.
+        eraser: eraser of vectors [n, d], or of [n, m] with `after`.
         after: erase the output of the layer instead of its input.
 
     Returns:
-        A layer of the same dtype and device. It has a bias, even if `linear` has none.
+        A layer of the same dtype and device, which has a bias even if `linear` has none.
 
     Raises:
-        ValueError: an eraser that uses labels or is not affine, or of another dimension.
+        ValueError: an eraser that uses labels, is not affine, or has another dimension.
 
     Example:
         >>> import torch
@@ -58,19 +58,19 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
 def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inputs: bool = False) -> nn.Module:
     """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
 
-    The eraser of a linear layer is folded into that layer, the eraser of another module, such as a normalisation,
-    into the linear layers that read its output, found by running the network once; Belrose et al. 2023, section 6,
-    erase at such places. After each fold the outputs for `x` are compared with those of the hooks.
+    The eraser of a linear layer is folded into that layer. The eraser of another module, such as a normalisation, is
+    folded into the linear layers that read its output, which one pass of the network finds (Belrose et al. 2023,
+    section 6, erase at such places). After each fold the outputs for `x` are compared with those of the hooks.
 
     Args:
-        model: network in evaluation mode; it is not changed. Linear layers without a bias get one, which formats drop
-            that build the network from a configuration: keep the whole network, as by `torch.save`.
-        erasers: by name of module, each fitted on vectors [..., d], as `erase` takes them.
-        x: an input of the network, [n, ...], of several examples, or a mapping of its keyword arguments.
-        inputs: the erasers are of the inputs of linear layers.
+        model: network in evaluation mode; it is not changed. Linear layers without a bias get one. File formats that
+            build the network from a configuration lose it, so save the whole network, for example by `torch.save`.
+        erasers: erasers by name of module, each fitted on vectors [..., d], as for `erase`.
+        x: an input of the network with several examples, [n, ...], or a mapping of its keyword arguments.
+        inputs: whether the erasers apply to the inputs of linear layers.
 
     Raises:
-        ValueError: as `fold` and `erase`, an output that something other than a linear layer reads, which keeps its
+        ValueError: as `fold` and `erase`, an output that is read by something other than a linear layer and needs its
             hook, or a linear layer that shares its weight with another module.
 
     Example:
@@ -108,7 +108,7 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
 
 
 def _require_own_weight(model: nn.Module, name: str, linear: nn.Linear) -> None:
-    """Raise ValueError if another module has the weight of a linear layer as well."""
+    """Raise ValueError if a linear layer shares its weight with another module."""
     for other, parameter in model.named_parameters(remove_duplicate=False):
         if parameter is linear.weight and other != f"{name}.weight":
             raise ValueError(
@@ -120,7 +120,7 @@ def _affine(eraser: Eraser) -> tuple[Tensor, Tensor]:
     """Return M [d, d] and c [d] of an eraser x -> M x + c in float64."""
     kind = type(eraser).__name__
     if eraser.uses_labels or eraser.transductive:
-        raise ValueError(f"{kind} maps each class in its own way: only one map for all examples can be folded")
+        raise ValueError(f"{kind} maps each class differently: only one map for all examples can be folded")
     basis = torch.eye(eraser.mean.numel(), dtype=torch.float64, device=eraser.mean.device)
     constant = eraser.transform(torch.zeros_like(basis[:1]), None)
     matrix = eraser.transform(basis, None) - constant
@@ -159,7 +159,7 @@ def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
 
 
 def _same_memory(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors hold the same vectors, perhaps with other leading axes."""
+    """Return whether two tensors hold the same vectors, possibly with different leading axes."""
     return a.data_ptr() == b.data_ptr() and a.numel() == b.numel() and a.shape[-1] == b.shape[-1]
 
 

@@ -1,7 +1,8 @@
 """Hermite tensors of order three, and inner products of those of any order, K_p(x, y) = ⟨He_p(x), He_p(y)⟩.
 
-The tensors have r^p entries: those of order three are few enough to be averaged. Inner products of any order have a
-generating function (Mehler 1866): Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x·y - t²(|x|² + |y|²)) / (2(1 - t²))).
+The tensors have r^p entries; only those of order three are small enough to be averaged. Inner products of any order
+have a generating function (Mehler 1866),
+Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x·y - t²(|x|² + |y|²)) / (2(1 - t²))).
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,24 +10,26 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-_TILE = 512  # examples, or rows and columns of a kernel, at once: intermediate results fit a core's cache
+_TILE = 512  # examples, or rows and columns of a kernel, at once: intermediate results fit in the cache of a core
 
 
 def hermite_kernels(x: Tensor, y: Tensor, orders: int) -> Iterator[Tensor]:
-    """⟨He_p(x), He_p(y)⟩ / p! of x [n, r] and y [m, r], for p = 1, ..., `orders`, each [n, m]."""
+    """Yield ⟨He_p(x), He_p(y)⟩ / p! of x [n, r] and y [m, r], for p = 1, ..., `orders`, each [n, m]."""
     return _recurrence(x @ y.T, x.square().sum(1)[:, None] + y.square().sum(1), x.shape[1], orders)
 
 
 def hermite_squares(x: Tensor, orders: int) -> Iterator[Tensor]:
-    """‖He_p(x)‖² / p! of each row of x [n, r], for p = 1, ..., `orders`, each [n]."""
+    """Yield ‖He_p(x)‖² / p! of each row of x [n, r], for p = 1, ..., `orders`, each [n]."""
     squares = x.square().sum(1)
     return _recurrence(squares, 2 * squares, x.shape[1], orders)
 
 
 def _recurrence(products: Tensor, squares: Tensor, r: int, orders: int) -> Iterator[Tensor]:
-    """From s = x·y and q = |x|² + |y|², by the differential equation of Mehler's formula.
+    """Yield kernels of orders 1, 2, ... from s = x·y and q = |x|² + |y|², by a recurrence.
 
-    (1 - t²)² G' = (s + (r - q) t + s t² - r t³) G, so that the coefficients of G = Σ_p k_p t^p obey
+    Mehler's formula satisfies a differential equation,
+
+    (1 - t²)² G' = (s + (r - q) t + s t² - r t³) G, so that the coefficients of G = Σ_p k_p t^p satisfy
     p k_p = s (k_(p-1) + k_(p-3)) + (r - q + 2(p - 2)) k_(p-2) - (r + p - 4) k_(p-4).
     """
     none = torch.zeros_like(products)
@@ -38,10 +41,10 @@ def _recurrence(products: Tensor, squares: Tensor, r: int, orders: int) -> Itera
 
 
 def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Σ_p w_p Σ_ab k_p(x_a, y_b) over orders p = 1, ..., N and all pairs, in float64, and its gradient by x [n, r].
+    """Return Σ_p w_p Σ_ab k_p(x_a, y_b) over orders p = 1, ..., N and all pairs, in float64, and its gradient by x.
 
-    k_p = ⟨He_p(x), He_p(y)⟩ / p!. Their generating function G above has, with s = x·y and
-    q = |x|² + |y|², ∂G/∂s = t / (1 - t²) G and ∂G/∂q = -t² / (2 (1 - t²)) G, so that lower orders say it all:
+    k_p = ⟨He_p(x), He_p(y)⟩ / p!. With s = x·y and q = |x|² + |y|² their generating function G has
+    ∂G/∂s = t / (1 - t²) G and ∂G/∂q = -t² / (2 (1 - t²)) G, so that lower orders give the derivatives:
 
         ∂k_p/∂s = k_(p-1) + k_(p-3) + ...,   ∂k_p/∂q = -(k_(p-2) + k_(p-4) + ...) / 2.
     """
@@ -81,5 +84,5 @@ def third_slope(x: Tensor, symmetric: Tensor) -> Tensor:
 
 
 def _pairs(x: Tensor) -> Tensor:
-    """x ⊗ x of each row [n, r], [n, r²]."""
+    """Return x ⊗ x of each row [n, r], [n, r²]."""
     return (x[:, :, None] * x[:, None]).flatten(1)

@@ -1,4 +1,4 @@
-"""Erasure inside a network: hidden states are erased as they are computed, layer by layer."""
+"""Erasure of hidden states inside a network, layer by layer."""
 
 import contextlib
 import itertools
@@ -27,21 +27,21 @@ log = logging.getLogger(__name__)
 
 
 def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Attachment:
-    """Erase the outputs of named modules until `.remove()` of what is returned (Belrose et al. 2023, section 6).
+    """Erase the outputs of named modules until `.remove()` of the result is called (Belrose et al. 2023, section 6).
 
-    Everything after a module sees erased states: later modules, recorded hidden states, caches of keys and values, and
-    gradients, which pass through. Erasers compute in the precision of their tensors, also under autocast:
+    Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
+    Gradients pass through. Erasers compute in the precision of their tensors even under autocast;
     `eraser.to(device, torch.float32)` is as fast as the network. The logger `erasure` reports modules that do not run.
 
     Args:
-        model: any network. One that `torch.compile` has compiled is compiled anew, so attach to it, not to the network
-            inside.
-        erasers: by name of module, as in `model.named_modules()`; each was fitted on that module's output (its first,
-            where it gives several), as whole examples [n, ...] or as vectors [..., d].
+        model: any network. A network that `torch.compile` has compiled is compiled again; attach to the compiled
+            network, not to the one inside it.
+        erasers: erasers by name of module, as in `model.named_modules()`. Each was fitted on the output of its module,
+            or the first of several, as whole examples [n, ...] or as vectors [..., d].
         inputs: erase the first input of the modules instead.
 
     Raises:
-        ValueError: a name that no module has, a value that is no eraser, or an eraser that asks for labels.
+        ValueError: no module has one of the names, a value is no eraser, or an eraser needs labels.
 
     Example:
         >>> import torch
@@ -95,34 +95,34 @@ def fit_layers(
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
 
-    Every batch goes through the network once (Belrose et al. 2023, section 6): it waits at each module until the eraser
-    there is fitted, its states in memory or in a temporary file. Where there is no room for them, or a skip connection
-    leads past them, a pass starts from the network's input again.
+    Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
+    there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
+    connection bypasses them, a pass starts from the input of the network again.
 
     Args:
-        model: in evaluation mode, on the device of the batches.
+        model: network in evaluation mode, on the device of the batches.
         batches: pairs (x, z) or triples (x, z, mask), where the network is called with x, or with the entries of x if
-            it is a mapping; or dictionaries, with the entries of which it is called, but for those named by `z`.
-            z is a concept for each example or each token, in any form that `ConceptMoments` takes: labels, real
-            numbers, or a mapping of names to several concepts.
-        modules: names, of modules that run once in a pass. Their outputs are taken as vectors where they are
-            [batch, tokens, d], as whole examples otherwise.
-        num_classes: k, where z holds labels; for several concepts k of each that holds labels, by name.
+            x is a mapping; or dictionaries, with whose entries it is called except for those named by `z`. z has a
+            value for each example or each token, in any form that `ConceptMoments` takes: labels, real numbers, or a
+            mapping of names to several concepts.
+        modules: names of modules that run once in a pass. Outputs [batch, tokens, d] are taken as vectors, others as
+            whole examples.
+        num_classes: k, if z holds labels; for several concepts a mapping of the names of those that hold labels to k.
         z: entry or entries of a dictionary that hold the concept.
         mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask".
         ignore_index: label of examples or tokens to leave out.
         inputs: fit on the first input of the modules instead of the output.
         group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
-        on_progress: called as by `erasure.on_progress`.
-        eraser: class, fitted from moments, without labels.
-        options: of the class.
+        on_progress: callback with the arguments of that of `erasure.on_progress`.
+        eraser: class of eraser, fitted from moments, whose map needs no labels.
+        options: options of the class.
 
     Returns:
-        Erasers by name of module, in the order in which the network runs these, in the precision of its states, at
-        least float32.
+        Erasers by name of module, in the order in which the network runs the modules, in the precision of the states,
+        at least float32.
 
     Raises:
-        ValueError: as `attach`, a module that does not run once in a pass, or batches that are not as described.
+        ValueError: as `attach`, a module that does not run once in a pass, or batches of another form.
 
     Example:
         >>> import torch
@@ -140,7 +140,7 @@ def fit_layers(
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
     if model.training:
-        log.warning("the network is in training mode: dropout moves its states; call model.eval() first")
+        log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
     attached: list[Attachment] = []
@@ -172,7 +172,7 @@ def fit_layers(
 
 
 class _Batches:
-    """The batches as passes: kept, so that each goes on where it stopped, or read anew where there is no room."""
+    """The batches as passes, which are stored and resumed, or read again if there is no space to store them."""
 
     def __init__(self, batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, keep: bool) -> None:
         self._batches, self._entries, self.keep = batches, (z, mask), keep
@@ -193,13 +193,13 @@ class _Batches:
         self._unread = iter(() if self.keep else self._batches)
 
     def _keep(self, one: BatchPass) -> None:
-        if self.keep and not isinstance(self._batches, Sequence):  # the batches of a list are there already
+        if self.keep and not isinstance(self._batches, Sequence):  # a list holds its batches already
             try:
                 one.x = self._storage.keep_all(one.x)
             except OSError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
-                        f"batches cannot be kept: {error}; pass a list or a DataLoader, no iterator"
+                        f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"
                     ) from None
                 self.keep, self._kept = False, []
         if self.keep:
@@ -210,7 +210,7 @@ def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> 
     """Return a batch as a pass through the network; see `fit_layers`.
 
     Raises:
-        ValueError: it has another form, or lacks an entry.
+        ValueError: the batch has another form, or lacks an entry.
     """
     if isinstance(batch, Mapping):
         if z is None:
@@ -235,10 +235,10 @@ def _entry(batch: Mapping[str, Any], name: str) -> Any:
 
 
 def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Tensor, Any]:
-    """Return states as rows [n, d] and their concept, a value or columns for each row, without those to leave out.
+    """Return states as rows [n, d] and their concept, without those to leave out.
 
     Raises:
-        ValueError: the mask, or the concept, is not one for each example or each token.
+        ValueError: the mask or the concept does not have a value for each example or each token.
     """
     leading = states.shape[:-1] if states.ndim == 3 else states.shape[:1]
     rows = states.reshape(leading.numel(), -1)
@@ -264,7 +264,7 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
 
 
 def _spread(what: str, values: Tensor, leading: torch.Size) -> Tensor:
-    """Return a value [n] or columns [n, m] for each of the `leading` examples or tokens."""
+    """Return values [n] or columns [n, m] for all examples or tokens, whose shape is `leading`."""
     if per_example(values, leading):
         return spread(values, leading)
     if values.ndim > 1 and values.shape[:-1] == leading[: values.ndim - 1]:
@@ -275,7 +275,7 @@ def _spread(what: str, values: Tensor, leading: torch.Size) -> Tensor:
 def _moments(
     rows: Tensor, concept: Any, num_classes: int | Mapping[str, int] | None, *, pooled: bool
 ) -> ClassMoments | ConceptMoments:
-    """Return moments without examples, of the kind that the concept calls for."""
+    """Return empty moments of the kind that suits the concept."""
     dim = rows.shape[1]
     if isinstance(num_classes, int):
         if isinstance(concept, Mapping):
@@ -292,7 +292,7 @@ def _moments(
 
 
 def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
-    """Refuse a module whose states are not vectors along the last axis, and warn of states that stay as they are."""
+    """Refuse a module whose states are not vectors along the last axis, and warn of states that are not erased."""
     if isinstance(module, nn.Conv1d):
         raise ValueError(
             f"{name}: Conv1d has states [batch, channels, length], whose last axis is not that of one token's values: "
@@ -304,4 +304,4 @@ def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
 
 def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
     if eraser.uses_labels:
-        raise ValueError(f"{name}: {eraser.__name__} asks for labels, which a network does not pass on")
+        raise ValueError(f"{name}: {eraser.__name__} needs labels, which a network does not pass on")

@@ -1,4 +1,4 @@
-"""The images of a source, cached where they are slow to load."""
+"""The images of a source, cached if they are slow to load."""
 
 import logging
 import re
@@ -13,12 +13,12 @@ from erasure.store.checked_files import fingerprint
 
 log = logging.getLogger(__name__)
 
-_MISSING = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # as words that missing labels become
+_MISSING = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # words for missing labels
 _MOST_NAMES = 5
 
 
 def raw_images(source: Source, cache: Cache) -> RawImages:
-    """Return the source's images; a source that is slow to load is kept in the cache after the first time."""
+    """Return the images of a source; those that are slow to load are cached the first time."""
     if isinstance(source, ClassSubset):
         whole = raw_images(source.base, cache)
         source.warn_of_other_numbers(whole.class_names)
@@ -38,14 +38,16 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     tensors, metadata = cache.fetch(key, build)
     images = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
     names = tuple(metadata.pop("class_names"))
-    return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack fields with defaults
+    return RawImages(
+        images["train"], images.get("test"), names, **metadata
+    )  # old entries lack fields that have defaults
 
 
 def _loaded(source: Source) -> RawImages:
-    """Read the images, and warn of what may be a mistake in the data."""
+    """Read the images, and warn of possible mistakes in the data."""
     raw = source.load()
     counts = raw.train.labels.clamp(min=0).bincount(minlength=len(raw.class_names)).tolist()
-    classes = [*zip(raw.class_names, counts, strict=False)]  # other labels are an error of `splits`
+    classes = [*zip(raw.class_names, counts, strict=False)]  # `splits` refuses other labels
     if empty := [repr(name) for name, count in classes if count == 0]:
         shown = ", ".join(empty[:_MOST_NAMES]) + (", …" if len(empty) > _MOST_NAMES else "")
         log.warning("%s: %d of %d classes have no training example: %s", source.name, len(empty), len(classes), shown)
@@ -78,15 +80,15 @@ def unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, L
 
 
 def whole_images(source: Source, cache: Cache) -> RawImages:
-    """Return the images of the whole dataset, also where `source` has some of its classes only."""
+    """Return the images of the whole dataset, even if `source` has only some of its classes."""
     return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
 
 
 def raw_key(source: Source) -> str:
-    """Return the cache's name of a source's images: the same however they are split and normalised."""
+    """Return the cache key of the images of a source, which does not depend on splits and normalisation."""
     return f"{file_name(source.name)}-raw-{fingerprint(source.stored_identity())}"
 
 
 def file_name(name: str) -> str:
-    """Return a dataset's name as part of a file's."""
+    """Return the name of a dataset as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._]+", "_", name)

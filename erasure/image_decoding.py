@@ -18,7 +18,7 @@ from erasure.optional_packages import needs
 with needs("images"):
     from PIL import Image, ImageOps
 
-VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
+VERSION = 2  # raise it when the same file gives other pixels; it is part of the identity of decoded datasets
 
 SUFFIXES = {  # of files that are read as images, in lower case
     ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff",
@@ -26,7 +26,7 @@ SUFFIXES = {  # of files that are read as images, in lower case
 }  # fmt: skip
 
 _AT_ONCE = 1024  # images decoded in parallel
-_FORMATS = {  # which Pillow decodes itself; for others it may start programs (Ghostscript)
+_FORMATS = {  # formats that Pillow decodes itself; for others it may start programs (Ghostscript)
     "AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "SGI", "TGA", "TIFF", "WEBP",
 }  # fmt: skip
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
@@ -59,21 +59,23 @@ def decode(
     The first frame of an animation or of several pages is read. Colour profiles are not applied.
 
     Args:
-        file: path, or the file's content.
-        where: what to call it in messages.
-        size: side in pixels to resize to; None to keep.
+        file: path or content of the file.
+        where: name of the image in messages.
+        size: side in pixels to resize to; None to keep the size.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
-        remarks: takes what was lost of an image, and `where`.
+        remarks: list to which lost parts of images are appended, with `where`.
 
     Raises:
-        ValueError: no image, or one that is damaged or cut short; values of no known range.
+        ValueError: no image, a damaged or truncated one, or values of unknown range.
     """
     try:
         encoded = file if isinstance(file, bytes) else Path(file).read_bytes()
         _require_whole(encoded)
         remarks = [] if remarks is None else remarks
         with Image.open(BytesIO(encoded)) as image:
-            if image.format != "MPO" and getattr(image, "is_animated", False):  # a camera's: previews, depth
+            if image.format != "MPO" and getattr(
+                image, "is_animated", False
+            ):  # an MPO holds previews and depth maps of a camera
                 remarks.append((_FIRST_FRAME, where))
             image.load()
             seen = _eight_bits(image)
@@ -86,14 +88,14 @@ def decode(
         array = np.asarray(converted)
     except _RefusedError as error:
         raise ValueError(f"{where} {error}") from None
-    except Exception as error:  # Pillow's readers raise whatever damaged bytes lead them to
+    except Exception as error:  # Pillow raises errors of any type for damaged files
         reason = re.sub(r" <[^>]*>", "", " ".join(str(error).split()))[:160] or type(error).__name__  # no objects
         raise ValueError(f"{where} cannot be read as an image ({reason}): replace or delete it") from error
     return array if array.ndim == 3 else array[:, :, None]
 
 
 def _require_whole(encoded: bytes) -> None:
-    """Raise for a format that is not read, and for damage that a container shows and Pillow passes over."""
+    """Raise an error for other formats, and for damage that Pillow ignores."""
     with Image.open(BytesIO(encoded)) as image:
         if image.format not in _FORMATS:
             raise _RefusedError(f"is a file of format {image.format}, which is not read: save it as .png")
@@ -144,12 +146,12 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | None, channels: int) -> Tensor:
-    """One uint8 tensor [n, C, H, W] of image files, in order; what Pillow warns of is an error.
+    """Decode image files, in order, to one uint8 tensor [n, C, H, W]; warnings of Pillow are errors.
 
     Args:
-        files: what to call each in messages, and its path or content; consumed piece by piece.
-        size: as of `decode`.
-        channels: likewise.
+        files: name in messages, and path or content, of each file; consumed block by block.
+        size: see `decode`.
+        channels: see `decode`.
 
     Raises:
         ValueError: no files, or images of different sizes.
@@ -161,7 +163,10 @@ def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | N
         return decode(file[1], file[0], size=size, channels=channels, remarks=remarks)
 
     left, first = iter(files), ("", (0, 0))
-    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:  # filters are the whole process's, threads included
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor() as pool,
+    ):  # filters apply to the whole process, including threads
         warnings.filterwarnings("error", module=r"PIL\.")
         while block := list(islice(left, _AT_ONCE)):
             arrays = list(pool.map(read, block))

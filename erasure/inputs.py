@@ -2,8 +2,7 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +17,15 @@ _TENSORS = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
 FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}  # which torch computes with
+_WIDER = {
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+}  # dtypes that torch computes with
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # whose squares a dtype holds
+_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # values whose squares the dtype can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -35,23 +38,17 @@ def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
     return out
 
 
-@contextmanager
-def ordinary_tensors() -> Iterator[None]:
-    """Make tensors that can be changed, and that autograd can use, in `torch.inference_mode` as well."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
-
-
 def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     """Convert a tensor, an array, a data frame or series, or a list of numbers to a tensor.
 
     Args:
         values: the numbers; an array is not copied where torch can share its memory.
-        name: what an error calls them.
-        examples: whether they are coordinates, through which gradients pass; labels and concepts may be categories.
+        name: their name in error messages.
+        examples: whether the values are coordinates of examples, through which gradients pass. Labels and concepts may
+            also be categories.
 
     Raises:
-        ValueError: the values are not numbers, or are more than their numbers: masked, missing, dates, categories.
+        ValueError: values that are not plain numbers: masked, missing, dates, categories.
     """
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
@@ -60,6 +57,13 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if isinstance(values, Tensor):
         values = _plain(values, name)
         return values if examples else values.detach()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
+        return _plain(torch.as_tensor(_numeric_array(values, name, examples=examples)), name)
+
+
+def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
+    """Convert values to an array of numbers that torch can hold."""
     array = as_array(values, name, examples=examples)
     if array.dtype.kind not in _NUMERIC:
         raise _not_numbers(array.flat[0] if array.size else array.dtype, name, examples=examples)
@@ -71,9 +75,7 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
         array = array.astype(np.float64)
     if not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
-        return _plain(torch.as_tensor(array), name)
+    return array
 
 
 def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
@@ -81,12 +83,12 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
 
     Args:
         values: an array, a data frame or series, a list or a tensor.
-        name: what an error calls them.
-        examples: as of `as_tensor`.
+        name: their name in error messages.
+        examples: see `as_tensor`.
 
     Raises:
-        ValueError: rows of different lengths, values of different kinds, or values that are more than their numbers:
-            masked, missing, complex, dates; in examples also categories.
+        ValueError: rows of different lengths, values of different kinds, or values that are not plain numbers: masked,
+            missing, complex, dates, and among examples categories.
     """
     if isinstance(values, Tensor):
         values = _plain(values, name).detach().cpu()
@@ -96,9 +98,9 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
         raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.toarray()")
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # where NumPy makes strings of numbers
+        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy may have turned numbers into strings
             array = np.array(values, dtype=object)
-    except Exception as error:  # of any package's own kind
+    except Exception as error:  # packages raise errors of their own types
         if "inhomogeneous" in str(error):
             raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
         raise ValueError(f"{name} cannot be read as an array ({_line(error)}): pass a NumPy array") from error
@@ -114,7 +116,7 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
 def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
     """Raise ValueError for masked arrays, missing entries, dates, structures, and categories among examples.
 
-    NumPy would turn such values into numbers, and forget what they were.
+    NumPy would silently turn such values into numbers.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         masked = int(np.ma.getmaskarray(values).sum())
@@ -136,7 +138,7 @@ def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
                 continue
             remedy = "one column for each category" if categories else "numbers such as days"
             remedy += "" if examples else ", or strings for classes"
-            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are no numbers: pass {remedy}")
+            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are not numbers: pass {remedy}")
 
 
 def _dtypes(values: Any) -> Sequence[Any]:
@@ -147,12 +149,12 @@ def _dtypes(values: Any) -> Sequence[Any]:
 
 
 def is_categorical(values: Any) -> bool:
-    """Return whether a series is of categories."""
+    """Return whether a series holds categories."""
     return _line(getattr(values, "dtype", "")).lower().startswith(_CATEGORIES)
 
 
 def _plain(values: Tensor, name: str) -> Tensor:
-    """Return a tensor of a dtype that torch computes with; raise ValueError for one that is more than its numbers."""
+    """Return a tensor in a dtype that torch computes with; raise ValueError unless it is dense, real and unmasked."""
     if values.is_quantized:
         raise ValueError(f"{name} is a quantized tensor: pass {name}.dequantize()")
     if hasattr(values, "get_mask"):
@@ -174,7 +176,7 @@ def _plain(values: Tensor, name: str) -> Tensor:
 
 
 def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
-    """Return an array of objects as one of numbers, booleans or strings."""
+    """Convert an array of objects to one of numbers, booleans or strings."""
     missing = [i for i, value in enumerate(array.flat) if _is_missing(value)]
     if missing:
         what = _shown(array.flat[missing[0]])
@@ -189,15 +191,17 @@ def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
     strings = sum(isinstance(value, str) for value in array.flat)
     if strings == array.size > 0:
         return array.astype(str)
-    odd = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
-    if odd is None:
+    unsupported = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
+    if unsupported is None:
         return np.array(array.tolist())
     if strings and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
         number = next(value for value in array.flat if isinstance(value, _NUMBERS))
-        raise ValueError(f"{name} holds {_shown(number)} and {_shown(odd)}: give numbers alone, or strings alone")
-    if isinstance(odd, complex | np.complexfloating):
+        raise ValueError(
+            f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
+        )
+    if isinstance(unsupported, complex | np.complexfloating):
         raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
-    raise _not_numbers(odd, name, examples=examples)
+    raise _not_numbers(unsupported, name, examples=examples)
 
 
 def _not_numbers(value: Any, name: str, *, examples: bool) -> ValueError:
@@ -215,14 +219,14 @@ def _is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)
-    except TypeError:  # NA compares to neither
+    except TypeError:  # NA has no truth value
         return True
     except ValueError:  # an array
         return False
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it is written in Python, in one line, shortened."""
+    """Return the Python representation of a value, shortened and on one line."""
     return _line(repr(value.item() if isinstance(value, np.generic) else value))[:60]
 
 
@@ -231,7 +235,7 @@ def _line(value: Any) -> str:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """Return a whole number as an int; raise ValueError for anything else, booleans and 3.0 included."""
+    """Return a whole number as an int; raise ValueError for anything else, also for booleans and for 3.0."""
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
@@ -241,7 +245,7 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def number_of_classes(z: Tensor, name: str = "z") -> int:
-    """Return how many classes integer labels have that nobody has counted: the largest label and one.
+    """Return the number of classes of integer labels: the largest label plus one.
 
     Raises:
         ValueError: labels that are real numbers, or so large that most classes would be empty.
@@ -290,12 +294,12 @@ def require_same_columns(x: Any, other: Any, name: str) -> None:
 def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
     """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
 
-    The host waits once for the device.
+    Waits once for the device.
 
     Args:
-        values: of examples or of a concept, [n, ...].
-        name: what the error calls them.
-        precision: of the squares.
+        values: examples or a concept, [n, ...].
+        name: their name in error messages.
+        precision: dtype of the squares.
     """
     if not values.is_floating_point() or not values.numel():
         return
@@ -321,10 +325,11 @@ def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
 def values_per_example(x: Tensor, *z: Tensor) -> int:
     """Return the number d of values that make up one example.
 
-    An example is a vector [..., d] where some `z` has a value for every vector, as labels of tokens do; else x[0].
+    Examples are vectors [..., d] if some `z` has a value for every vector, such as one label per token. Otherwise an
+    example is x[0].
 
     Raises:
-        ValueError: `x` holds no examples, or is not made of rows.
+        ValueError: `x` holds no examples, or has no rows.
     """
     if x.ndim < 2:
         raise ValueError(f"x has shape {tuple(x.shape)}: examples are rows, [n, d]; pass x[:, None] for one coordinate")
@@ -335,7 +340,7 @@ def values_per_example(x: Tensor, *z: Tensor) -> int:
 
 
 def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
-    """Return the shape of `x`, which errors call `name`, without the axes that make up one example of `dim` values.
+    """Return the shape of `x` without the axes of one example of `dim` values; errors call `x` by `name`.
 
     Raises:
         ValueError: `x` has another number of values per example.
@@ -351,6 +356,32 @@ def leading_shape(x: Tensor, dim: int, name: str = "x") -> torch.Size:
     return leading
 
 
+def labelled_rows(
+    x: Any, z: Any, *, num_classes: int | None = None, dim: int | None = None
+) -> tuple[Tensor, Tensor, int]:
+    """Return examples as rows [n, d], their labels [n] int64, and the number k of classes.
+
+    Args:
+        x: examples, [n, ...] or [..., d].
+        z: labels in any form that `check_batch` takes.
+        num_classes: k; the width of one-hot labels, or else the largest label plus one, by default.
+        dim: values per example; see `values_per_example` for the default.
+
+    Raises:
+        ValueError: no examples, more classes than examples could have, or as `check_batch`.
+    """
+    require_same_rows(x, z)
+    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
+    dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
+    leading = leading_shape(x, dim)
+    z = single_column(z, leading)
+    one_hot = z.ndim > 1 and not per_example(z, leading)
+    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(z)
+    rows, labels = check_batch(x, z, dim, k)
+    assert labels is not None
+    return rows, labels, k
+
+
 def check_batch(
     x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
 ) -> tuple[Tensor, Tensor | None]:
@@ -362,8 +393,8 @@ def check_batch(
             integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
-        in_range: check the labels' range, for which the host waits for their device; else `require_labels` is left to
-            the caller.
+        in_range: check the range of the labels, which waits for their device; if False, the caller does so with
+            `require_labels`.
 
     Raises:
         ValueError: names the value, what is allowed and what to change.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_KRYLOV = 40  # products between two looks at the eigenvalues
+_KRYLOV = 40  # products between two estimates of the eigenvalues
 
 
 def largest_eigenpairs(
@@ -18,15 +18,15 @@ def largest_eigenpairs(
 ) -> tuple[list[float], Tensor]:
     """Return the eigenvalue of largest magnitude of each of g symmetric operators, and its unit eigenvector.
 
-    Batched Lanczos iterations with full reorthogonalisation, restarted from the best vectors. A value is a
-    Rayleigh quotient, so that its error is of second order in the residual. One read from the device per restart.
+    Batched Lanczos iterations with full reorthogonalisation, restarted from the best vectors. Each value is a Rayleigh
+    quotient, whose error is of second order in the residual. A restart reads from the device once.
 
     Args:
-        multiply: all operators at once, [g, d] to [g, d].
-        starts: [g, d], none orthogonal to its eigenvector.
-        tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
-        rounding: size of the operators' rounding; a smaller residual counts as zero.
-        max_restarts: of 40 products each; the best pairs so far are returned after the last.
+        multiply: product of all operators with a vector each, [g, d] to [g, d].
+        starts: first vectors [g, d], not orthogonal to the eigenvectors.
+        tolerance: residual ‖A v - λ v‖ relative to |λ| at which to stop.
+        rounding: size of the rounding errors of the operators; smaller residuals count as zero.
+        max_restarts: number of rounds of 40 products, after which the best pairs so far are returned.
 
     Returns:
         Values, and vectors [g, d].
@@ -48,9 +48,9 @@ def largest_eigenpairs(
 
 
 def _lanczos(multiply: Callable[[Tensor], Tensor], starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Orthonormal bases [g, steps, d] of Krylov spaces, the operators there, and how far they lead out of them, [g].
+    """Return orthonormal bases [g, steps, d] of Krylov spaces, the operators on them, and the last residuals [g].
 
-    A space that an operator maps to itself is filled up with zeros.
+    The basis of a space that an operator maps to itself is padded with zeros.
     """
     basis = starts.new_zeros(len(starts), steps, starts.shape[1])
     products = torch.zeros_like(basis)

@@ -1,8 +1,8 @@
-"""Passes of batches through a network that stop at one module after another, and go on where they stopped.
+"""Passes of batches through a network that stop at one module after another, and resume there.
 
-A pass need not compute again what came before its last stop. Modules that have finished return what they returned: the
-last one on each level of nesting its output, which is kept, and those before it NaN, as nothing should read them any
-more. Where something does, such as a skip connection, NaN arrives, and the pass begins at the network's input again.
+A resumed pass does not repeat computations before its last stop. Modules that have finished return stored values: the
+last one on each level of nesting returns its output, and those before it return NaN, as nothing should read them any
+more. If something does, such as a skip connection, NaN arrives, and the pass starts from the input of the network.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from erasure.module_outputs import call, mapped, named_module, plain_name
 
 
 class _Reached(BaseException):  # so that no network handles it as an error
-    """A pass has come to the module where it stops."""
+    """A pass has reached the module at which it stops."""
 
 
 class Stored:
-    """A tensor that is kept, or of which only shape, dtype and device are remembered."""
+    """A stored tensor, or only its shape, dtype and device."""
 
     def __init__(self, kept: Tensor, device: torch.device) -> None:
         self._kept: Tensor | None = kept
@@ -36,16 +36,16 @@ class Stored:
         self._kept = None
 
     def tensor(self) -> Tensor:
-        """Return a copy on the tensor's device, or NaN."""
+        """Return a copy on the device of the tensor, or NaN if it was forgotten."""
         if self._kept is None:
             return torch.full(self._shape, torch.nan, dtype=self._dtype, device=self._device)
         return self._kept.to(self._device, copy=True)
 
 
 class Storage:
-    """Copies of tensors on their device, in memory, or in files mapped into memory: the first that has room.
+    """Copies of tensors on their device, in main memory, or in mapped files, whichever has room first.
 
-    Half of what was free at the start is left to others.
+    Half of the space that was free at the start is left free.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Storage:
         """Store a copy.
 
         Raises:
-            OSError: there is no room.
+            OSError: no space is left.
         """
         tensor, cpu = tensor.detach(), torch.device("cpu")
         for device in dict.fromkeys([tensor.device, cpu]):
@@ -64,12 +64,14 @@ class Storage:
                 return Stored(tensor.to(device, copy=True), tensor.device)
         if not tensor.numel() or not self._has_room(self._folder, shutil.disk_usage(self._folder).free, tensor.nbytes):
             raise OSError(f"no room for {tensor.nbytes:,} bytes, neither in memory nor in {self._folder}")
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="hidden-states-") as file:  # mapped, it lives on
+        with tempfile.NamedTemporaryFile(
+            dir=self._folder, prefix="hidden-states-"
+        ) as file:  # the mapping outlives the file
             mapped_file = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
         return Stored(mapped_file.view(tensor.shape).copy_(tensor), tensor.device)
 
     def keep_all(self, values: Any) -> Any:
-        """Return tuples, mappings and the like with `Stored` in place of tensors; `restored` is the inverse."""
+        """Replace tensors in nested values by `Stored`; `restored` is the inverse."""
         return mapped(values, lambda leaf: self.keep(leaf) if isinstance(leaf, Tensor) else leaf)
 
     def _has_room(self, where: torch.device | Path, free: float, size: int) -> bool:
@@ -77,16 +79,16 @@ class Storage:
 
 
 def restored(values: Any) -> Any:
-    """Return tuples, mappings and the like with tensors in place of `Stored`."""
+    """Replace `Stored` in nested values by tensors."""
     return mapped(values, lambda leaf: leaf.tensor() if isinstance(leaf, Stored) else leaf)
 
 
 class BatchPass:
-    """One batch on its way through a network: what modules that have finished return from now on.
+    """One batch on its way through a network, with the stored outputs of modules that have finished.
 
     Args:
-        x: the network's input, where some tensors may be `Stored`.
-        z: the concept.
+        x: input of the network, in which some tensors may be `Stored`.
+        z: concept.
         mask: zero for examples or tokens to leave out; None to leave none out.
     """
 
@@ -95,17 +97,17 @@ class BatchPass:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Forget what has been computed."""
+        """Discard all stored outputs."""
         self.outputs: dict[str, Any] = {}
         self._last: dict[str, tuple[str, ...]] = {}  # modules whose output is kept, and the modules around them
 
     def finished(self, name: str, around: tuple[str, ...], output: Any, storage: Storage) -> None:
-        """Keep a module's output instead of those before it on its level, and of those within it."""
+        """Store the output of a module in place of earlier ones on its level and of those within it."""
         if not _is_replaceable(output):
             return
         try:
             stored = storage.keep_all(output)
-        except OSError:  # passes go on from an earlier module
+        except OSError:  # passes resume from an earlier module
             return
         for other in [one for one, outside in self._last.items() if outside == around or name in outside]:
             del self._last[other]
@@ -114,7 +116,7 @@ class BatchPass:
 
 
 def _is_replaceable(output: Any) -> bool:
-    """Return whether all that matters in an output are floating tensors, which NaN can stand for."""
+    """Return whether an output consists of floating tensors, which NaN can replace, and of plain values."""
     leaves: list[Any] = []
     mapped(output, leaves.append)
     plain = bool, int, float, str, type(None)
@@ -122,16 +124,16 @@ def _is_replaceable(output: Any) -> bool:
 
 
 class LayerSweep:
-    """A network whose passes stop at named modules, one after another; a context that leaves it as it was.
+    """A network whose passes stop at named modules, one after another; a context that restores it in the end.
 
     Args:
         model: network, in evaluation mode.
-        names: modules.
-        x: an input, for one full pass.
-        inputs: stop before the modules, not after them.
+        names: names of the modules.
+        x: an input for one full pass.
+        inputs: stop before the modules instead of after them.
 
     Attributes:
-        names: in the order in which the network runs them.
+        names: names in the order in which the network runs the modules.
 
     Raises:
         ValueError: a module that does not run exactly once in a pass.
@@ -175,7 +177,7 @@ class LayerSweep:
         self._forwards = []
 
     def _resuming(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `forward` that returns what the module returned if it has finished for this batch."""
+        """Return a `forward` that returns the stored output if the module has finished for this batch."""
 
         def resuming(*args: Any, **kwargs: Any) -> Any:
             if (stored := self._pass.outputs.get(name)) is not None:
@@ -194,9 +196,9 @@ class LayerSweep:
         """Yield every pass and its states at a module, in the order of `names`.
 
         Args:
-            name: of the module.
-            passes: of the batches.
-            keep: they will go on from there.
+            name: name of the module.
+            passes: passes of all batches.
+            keep: whether the passes will resume from there.
         """
         reached: list[Tensor] = []
 
@@ -222,15 +224,15 @@ class LayerSweep:
                 yield self._pass, states
 
     def _resumed(self, run: Callable[[], Tensor]) -> Tensor | None:
-        """Return the states that a resumed pass reaches, or None where what it did not compute would matter."""
+        """Return the states that a resumed pass reaches, or None if they depend on discarded values."""
         try:
             states = run()
-        except Exception:  # of NaN: an error of the network itself comes again in the full pass
+        except Exception:  # caused by NaN; an error of the network itself recurs in the full pass
             return None
         return None if states.isnan().any() else states
 
 
 def _with_those_around(names: Sequence[str]) -> list[str]:
-    """Return the names of modules and of all modules around them but the network."""
+    """Return the names of modules and of all modules that contain them, except the network."""
     parts = [name.split(".") for name in map(plain_name, names)]
     return [*dict.fromkeys(".".join(part[: i + 1]) for part in parts for i in range(len(part)))]

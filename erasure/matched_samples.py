@@ -1,7 +1,7 @@
-"""Counterparts of a labelled sample: data that share some of its statistics by class and nothing else.
+"""Counterparts of a labelled sample: data that share some of its class statistics and nothing else.
 
-A network's loss on a counterpart over its training says when it uses the statistics that the counterpart shares
-(Belrose et al. 2024, "Neural Networks Learn Statistics of Increasing Complexity").
+The loss of a network on a counterpart, over its training, shows when the network uses the shared statistics (Belrose
+et al. 2024, "Neural Networks Learn Statistics of Increasing Complexity").
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.barycenter_search import factor_map
 from erasure.covariance_factor import CovarianceFactor
-from erasure.inputs import as_tensor, check_batch, values_per_example
+from erasure.inputs import as_tensor, labelled_rows, require_range
 from erasure.moments import ClassMoments
 from erasure.polar import polar_factor
 
@@ -28,26 +28,26 @@ class Examples(NamedTuple):
 def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> Examples:
     """Draw a counterpart of a sample.
 
-    - "order1": Gaussian, with the sample's class means and pooled within-class covariance.
-    - "order2": Gaussian, with its class means and class covariances.
-    - "independent": every coordinate is permuted within its class: class marginals stay, dependence goes.
+    - "order1": Gaussian, with the class means and the pooled within-class covariance of the sample.
+    - "order2": Gaussian, with the class means and class covariances of the sample.
+    - "independent": every coordinate is permuted within its class, which keeps class marginals and removes dependence.
     - "swap": each example is moved by the optimal transport map between Gaussians from the mean and covariance of its
       class to those of another class, whose label it takes. A covariance of lower rank is matched as closely as
       possible.
     - "quantile": each coordinate of an example is moved to its quantile in another class, whose label it takes.
 
-    Moments that "order1" and "order2" share equal those of the sample to rounding: draws are whitened first. "swap" and
-    "quantile" move a class as a whole to what they say; of more than two classes each gets parts of all others, which
-    differ from their wholes as samples do.
+    The moments that "order1" and "order2" share with the sample are equal to rounding, because draws are whitened. The
+    maps of "swap" and "quantile" are exact for a class as a whole. With more than two classes, each class receives
+    parts of all others, whose statistics differ from those of the whole by sampling.
 
     Args:
         name: one of `COUNTERPARTS`.
-        x: examples [n, ...], floating, or vectors [..., d] with a label for each.
-        z: integer labels [n] in 0..k-1, or [...] of vectors; every class that occurs has at least two examples.
-        seed: of the draw; results are reproducible on a device.
+        x: examples [n, ...], floating, or vectors [..., d] with a label each.
+        z: labels in any form that `erasure.inputs.check_batch` takes; at least two examples of each class that occurs.
+        seed: seed of the draw; results are reproducible on a device.
 
     Returns:
-        As many examples as the sample has, in the dtype and on the device of x; labels on that of z.
+        As many examples as the sample has, in the dtype and on the device of x, with labels on the device of z.
 
     Raises:
         ValueError: an unknown name, examples that are integers or not finite, labels that do not match, a class of one
@@ -65,11 +65,10 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     if name not in COUNTERPARTS:
         raise ValueError(f"counterpart={name!r}: choose from {', '.join(COUNTERPARTS)}")
     x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-    rows, labels = check_batch(x, z, values_per_example(x, z), max(2, int(z.long().max()) + 1 if z.numel() else 0))
-    assert labels is not None
-    if not rows.is_floating_point() or not rows.isfinite().all():
-        problem = "values that are not finite" if rows.is_floating_point() else f"integers ({x.dtype})"
-        raise ValueError(f"x holds {problem}: a counterpart is drawn in its dtype; pass finite floating numbers")
+    rows, labels, _ = labelled_rows(x, z)
+    if not rows.is_floating_point():
+        raise ValueError(f"x holds integers ({x.dtype}): a counterpart is drawn in its dtype; pass floating numbers")
+    require_range(rows, "x", torch.float64)
     present, counts = labels.unique(return_counts=True)
     if int(counts.min()) < 2:
         raise ValueError(
@@ -79,7 +78,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
         raise ValueError(f"counterpart={name!r} moves examples to another class, but there is only one")
     generator = torch.Generator().manual_seed(seed)
     drawn, targets = COUNTERPARTS[name](rows.double(), labels.to(x.device), generator)
-    shape = z.shape if z.numel() == len(rows) else labels.shape  # of one-hot labels, the integers
+    shape = z.shape if z.numel() == len(rows) else labels.shape  # one-hot labels become integers
     return Examples(drawn.to(x.dtype).view(x.shape), targets.to(z.device).view(shape))
 
 
@@ -176,7 +175,7 @@ def _centred(n: int, r: int, generator: torch.Generator) -> Tensor:
 
 
 def _whitened(centred: Tensor) -> Tensor:
-    """Return a sample [n, r] of mean zero with the identity as its covariance (divided by n), to rounding."""
+    """Whiten a sample [n, r] of mean zero: its covariance (divided by n) becomes the identity to rounding."""
     q, _ = torch.linalg.qr(centred)
     q, _ = torch.linalg.qr(q)
     return q * len(centred) ** 0.5

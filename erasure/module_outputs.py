@@ -1,4 +1,4 @@
-"""Inputs and outputs of modules: the first tensor of what a module takes or gives, and the same thing with another."""
+"""Inputs and outputs of modules: finding the first tensor in them, and replacing it."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ def named_module(model: nn.Module, name: str) -> nn.Module:
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a module without what `torch.compile` puts into it."""
+    """Return the name of a module without the prefix of `torch.compile`."""
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
@@ -33,10 +33,10 @@ def call(model: nn.Module, x: Any) -> Any:
 
 
 def first_tensor(values: Any, name: str) -> Tensor:
-    """Return the first of what a module called `name` takes or gives: of a tuple, a mapping or a dataclass.
+    """Return the first tensor of the input or output of a module: of a tuple, a mapping or a dataclass.
 
     Raises:
-        ValueError: it is no tensor of floating numbers.
+        ValueError: the first value is no tensor of floating numbers; the error calls the module `name`.
     """
     first = values
     if isinstance(values, Mapping):
@@ -52,7 +52,7 @@ def first_tensor(values: Any, name: str) -> Tensor:
 
 
 def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
-    """Return tuples, lists, mappings and dataclasses of the same types, with `function` applied to what they hold."""
+    """Apply a function to all values in nested tuples, lists, mappings and dataclasses."""
     if isinstance(values, Mapping):
         copied: Any = copy.copy(values)
         for key, value in values.items():
@@ -70,7 +70,7 @@ def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def replaced(values: Any, old: Tensor, new: Tensor) -> Any:
-    """Return what a module takes or gives with `new` wherever `old` was."""
+    """Return the input or output of a module with one tensor replaced by another."""
     return new if values is old else mapped(values, lambda value: new if value is old else value)
 
 

@@ -1,4 +1,4 @@
-"""Counts, means and scatters of classes, accumulated from batches: exact or in float64, and mergeable."""
+"""Counts, means and scatters of classes, accumulated from batches, exactly or in float64, and mergeable."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -7,23 +7,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from erasure.autocast import without_autocast
-from erasure.inputs import Array, check_batch, ordinary_tensors, require_labels, require_range, whole_number
+from erasure.inputs import Array, check_batch, require_labels, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.moment_files import require_sums
 from erasure.polar import gram
+from erasure.torch_modes import ordinary_tensors, without_autocast
 
-_POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower on a CPU, their memory is mapped anew
-_POOLED_BYTES = 2**26  # at least as many rows on another device, which every block of rows makes wait
-_POOLED_BLOCK = 192  # columns; a tenth faster than `gram` by default at d = 768, whose digits stored runs depend on
+_POOLED_ROWS = 2048  # float64 rows at once; 4,096 are a quarter slower on a CPU at d = 768, as memory is mapped anew
+_POOLED_BYTES = 2**26  # at once on another device, or more, because the host waits for each block of rows
+_POOLED_BLOCK = 192  # columns; a tenth faster at d = 768 than the default of `gram`, on whose digits stored runs depend
 Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
 class Accumulator:
-    """Sums from which `erasure.ClassMoments` is computed; the arguments are described there."""
+    """Sums behind `erasure.ClassMoments` and `erasure.ConceptMoments`; see `ClassMoments` for the arguments."""
 
-    least_classes = 2
+    min_classes = 1
 
     @ordinary_tensors()
     def __init__(
@@ -38,7 +38,7 @@ class Accumulator:
         dim, num_classes = whole_number(dim, "dim"), whole_number(num_classes, "num_classes")
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
-        if num_classes < self.least_classes:
+        if num_classes < self.min_classes:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
         if precision not in ((torch.float32, torch.float64) if pooled else (torch.float64,)):
             raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
@@ -46,14 +46,14 @@ class Accumulator:
         self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
         self._epsilon = torch.finfo(precision).eps
         self._sizes = [0] * num_classes
-        # Far from zero a mean is rounded by more than examples differ. Sums are taken about one example of each class,
-        # from which the others differ exactly. 8-bit images have exact sums, and are summed about zero.
+        # Far from zero the rounding of a mean may exceed the differences between examples. Sums are therefore taken
+        # about one example of each class. 8-bit images have exact sums, and are summed about zero.
         self._origins = torch.zeros(num_classes, dim, **float64)
         self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
-        self._waiting: Batches = []  # small batches, until a matrix product pays
-        self._waiting_rows = 0
-        self._unchecked = False  # whether values and labels of those batches are still to be checked
+        self._pending: Batches = []  # small batches, collected for one matrix product
+        self._pending_rows = 0
+        self._unchecked = False  # whether some of them still have to be checked
 
     @property
     def device(self) -> torch.device:
@@ -63,18 +63,18 @@ class Accumulator:
     @property
     def sizes(self) -> list[int]:
         """Class counts n_j as Python integers, without synchronising the device."""
-        self._settle()
+        self._flush()
         return self._sizes
 
     @property
     def epsilon(self) -> float:
-        """Relative precision of the least precise examples, that of float64 or `precision` at best."""
+        """Relative precision of the least precise examples, at best that of float64 or `precision`."""
         return self._epsilon
 
     @property
     def means(self) -> Tensor:
         """Class means m_j, [k, d] float64; zero for a class without examples."""
-        self._settle()
+        self._flush()
         return self._origins + self._offsets
 
     @property
@@ -84,27 +84,27 @@ class Accumulator:
 
     @property
     def offsets(self) -> Tensor:
-        """Class means less `origin`, [k, d], accurate to their last digits however far from zero the data are."""
+        """Class means less `origin`, [k, d], accurate to the last digits however far the data are from zero."""
         return (self._origins - self.origin) + self._offsets
 
     @property
     def scatters(self) -> Tensor:
         """Scatter Σ_i (x_i - m_j)(x_i - m_j)ᵀ of each class, [k, d, d] float64; their sum [1, d, d] if pooled."""
-        self._settle()
+        self._flush()
         return self._scatters
 
     @without_autocast
     def update(self, x: Array, z: Any) -> Self:
         """Add a batch of examples and their labels.
 
-        8-bit images are summed exactly, as integers, and faster: pass them unscaled and `rescale` afterwards. Small
-        batches of other types are collected until there are 4,096 examples. On a GPU their values are checked then, so
-        that not every batch waits for it: a wrong batch is refused, and left out, by the call that completes these
-        examples, or when moments are read.
+        8-bit images are summed as integers, which is exact and faster: pass them unscaled and `rescale` afterwards.
+        Small batches of other types are collected until there are 4,096 examples. On a GPU their values are checked
+        together at that point, or when moments are read, because every check waits for the GPU. A wrong batch is then
+        refused and left out.
 
         Args:
             x: [n, ...] with d values each, or [..., d]; any real dtype.
-            z: integers in 0..k-1, booleans, or one-hot, for each example; see `erasure.inputs.check_batch`.
+            z: an integer in 0..k-1, a boolean or a one-hot row for each example; see `erasure.inputs.check_batch`.
 
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
@@ -112,8 +112,8 @@ class Accumulator:
         rows, labels = check_batch(x, z, self.dim, self.num_classes, in_range=False)
         if labels is None:
             raise ValueError("z is None: pass one label per example")
-        later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
-        if not later:
+        check_later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
+        if not check_later:
             self._require_values(rows, labels)
         labels = labels.to(self._offsets.device)
         self.note_precision(rows.dtype)
@@ -123,64 +123,64 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
-        return self.add_rows(rows.detach(), labels, checked=not later)
+        return self.add_rows(rows.detach(), labels, checked=not check_later)
 
     def _require_values(self, rows: Tensor, labels: Tensor) -> None:
         require_labels(labels, self.num_classes)
         require_range(rows, "x", self.precision)
 
     def note_precision(self, dtype: torch.dtype) -> None:
-        """Take note that examples are of this dtype, for `epsilon`."""
+        """Record the dtype of examples, for `epsilon`."""
         if dtype.is_floating_point:
             self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
     def add_rows(self, rows: Tensor, labels: Tensor, *, checked: bool = True) -> Self:
-        """Add examples [n, d] with labels [n]; small batches are copied and collected, and checked then if need be."""
+        """Add examples [n, d] with labels [n]; small batches are copied and collected."""
         try:
-            if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
-                self._settle()
-        finally:  # whatever is wrong with earlier batches
+            if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
+                self._flush()
+        finally:  # an error in earlier batches does not concern this one
             if len(rows) < _ROWS_AT_ONCE:
                 rows, labels = rows.clone(), labels.clone()
-            self._waiting.append((rows, labels))
-            self._waiting_rows += len(rows)
+            self._pending.append((rows, labels))
+            self._pending_rows += len(rows)
             self._unchecked |= not checked
-        if self._waiting_rows >= _ROWS_AT_ONCE:
-            self._settle()
+        if self._pending_rows >= _ROWS_AT_ONCE:
+            self._flush()
         return self
 
     @without_autocast
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         """Add the collected batches to the sums.
 
         Raises:
-            ValueError: one of them was not checked, and has wrong values; the others are added.
+            ValueError: an unchecked batch has wrong values; the others are added.
         """
-        if not self._waiting:
+        if not self._pending:
             return
-        x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
+        x, z = self._pending[0] if len(self._pending) == 1 else map(torch.cat, zip(*self._pending, strict=True))
         batches, error = [(x, z)], None
         if self._unchecked:
-            batches, error = self._right((x, z), self._waiting)
-        self._waiting, self._waiting_rows, self._unchecked = [], 0, False
+            batches, error = self._valid((x, z), self._pending)
+        self._pending, self._pending_rows, self._unchecked = [], 0, False
         for x, z in batches:
             self._add_rows(x, z)
         if error is not None:
             raise error
 
-    def _right(self, joined: tuple[Tensor, Tensor], batches: Batches) -> tuple[Batches, ValueError | None]:
-        """Return the batches that are right, joined if all are, and the error of the first that is wrong."""
+    def _valid(self, joined: tuple[Tensor, Tensor], batches: Batches) -> tuple[Batches, ValueError | None]:
+        """Return the valid batches, joined if all are valid, and the error of the first invalid one."""
         try:
             self._require_values(*joined)
         except ValueError:
-            right, errors = [], []
+            valid, errors = [], []
             for batch in batches:
                 try:
                     self._require_values(*batch)
-                    right.append(batch)
+                    valid.append(batch)
                 except ValueError as error:
                     errors.append(error)
-            return right, errors[0] if errors else None
+            return valid, errors[0] if errors else None
         return [joined], None
 
     def _add_rows(self, x: Tensor, z: Tensor) -> None:
@@ -190,8 +190,8 @@ class Accumulator:
             for batch, labels in zip(x.split(at_once), z.split(at_once), strict=True):
                 self._add_pooled(batch.to(self._offsets.device), labels)
             return
-        of_classes = z.argsort(stable=True).to(x.device).split(z.bincount(minlength=self.num_classes).tolist())
-        for j, members in enumerate(of_classes):
+        members_of = z.argsort(stable=True).to(x.device).split(z.bincount(minlength=self.num_classes).tolist())
+        for j, members in enumerate(members_of):
             for rows in members.split(_ROWS_AT_ONCE) if len(members) else ():
                 batch = x[rows].to(self._offsets)
                 origin = batch[0].clone()
@@ -226,10 +226,10 @@ class Accumulator:
     @ordinary_tensors()
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
         """Turn the moments of x into those of scale · x + shift, in place; both [d] or numbers."""
-        self._settle()
+        self._flush()
         scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self._offsets.device) for one in (scale, shift))
         scale = scale.expand(self.dim)
-        at_zero = self._origins == 0  # stays there: the moments of 8-bit images are moved as plain numbers
+        at_zero = self._origins == 0  # remains there, as for 8-bit images: offsets move instead
         self._origins = torch.where(at_zero, 0.0, self._origins * scale + shift)
         self._offsets = self._offsets * scale + torch.where(at_zero, shift, 0.0)
         self._scatters.mul_(scale).mul_(scale[:, None])
@@ -239,14 +239,14 @@ class Accumulator:
         """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
-            ValueError: another number of coordinates or classes, or pooled and class covariances.
+            ValueError: another number of coordinates or classes, or pooled moments and moments that are not.
         """
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
         self._epsilon = max(self._epsilon, other._epsilon)
         if self.pooled:
             self.scatters.add_(other.scatters.to(self._scatters))
-        self._settle()
+        self._flush()
         for j, count in enumerate(other.sizes):
             origin, offset = (each[j].to(self._offsets) for each in (other._origins, other._offsets))
             self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
@@ -256,7 +256,7 @@ class Accumulator:
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
         """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
-        # the largest origin of all processes, coordinate by coordinate: near the data, as each of them is
+        # the largest origin of all processes in each coordinate, which is near the data as each origin is
         origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
         dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
         origins = torch.where(origins.isfinite(), origins, 0.0)
@@ -278,8 +278,8 @@ class Accumulator:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name, collected batches included: class means are `origins` + `offsets`."""
-        sizes = torch.tensor(self.sizes)  # adds the batches that wait
+        """Return all tensors by name; class means are `origins` + `offsets`."""
+        sizes = torch.tensor(self.sizes)  # flushes
         moments = {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
         return moments | {"epsilon": torch.tensor(self._epsilon, dtype=torch.float64)}
 
@@ -288,7 +288,7 @@ class Accumulator:
         """Load the tensors of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
+            ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
         """
         require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
         self._sizes = tensors["sizes"].tolist()

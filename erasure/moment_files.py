@@ -1,4 +1,4 @@
-"""Checks of files of moments, of classes or of other concepts: a file may be anybody's."""
+"""Checks of untrusted files of moments, of classes or of other concepts."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-6  # of correlations; products of float32 have it
+_ROUNDING = 1e-6  # of correlations computed from float32 products
 
 
 @contextmanager
 def explained(path: Path | str) -> Iterator[None]:
-    """Turn what reading moments from an untrusted file raises into a ValueError that names the file."""
+    """Turn errors in reading moments into a ValueError that names the file."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -21,15 +21,15 @@ def explained(path: Path | str) -> Iterator[None]:
 
 
 def stored_precision(about: Mapping[str, Any]) -> torch.dtype:
-    """Return the precision that the metadata of a file name."""
+    """Return the precision stated in the metadata of a file."""
     return {"float64": torch.float64, "float32": torch.float32}[about["precision"]]
 
 
 def require_sums(tensors: Mapping[str, Tensor], dim: int, num_classes: int, *, pooled: bool) -> None:
-    """Check the tensors of a `state_dict` from an untrusted file, before memory is taken for others of their sizes.
+    """Check the tensors of a `state_dict` from an untrusted file, before more memory is allocated for them.
 
     Raises:
-        ValueError: a tensor is missing, has another shape or dtype, or holds what no examples have.
+        ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
     """
     shapes = {
         "sizes": [num_classes],

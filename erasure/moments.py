@@ -7,17 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.inputs import (
-    Array,
-    as_tensor,
-    leading_shape,
-    number_of_classes,
-    per_example,
-    require_same_rows,
-    single_column,
-    values_per_example,
-    whole_number,
-)
+from erasure.inputs import Array, labelled_rows
 from erasure.moment_accumulator import Accumulator
 from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -32,11 +22,11 @@ class ClassMoments(Accumulator):
     Args:
         dim: number d of coordinates of an example.
         num_classes: number k of classes.
-        device: where the sums live, and where batches are brought to.
-        pooled: keep one within-class covariance instead of one for each class: enough for LEACE and oracle LEACE, in
-            1/k of the memory.
-        precision: of products of examples, 4,096 at a time. float32 takes half the time where `pooled`, and costs
-            means and covariances their last digits (1e-7). Sums of products are always float64.
+        device: device of the sums, to which batches are moved.
+        pooled: keep one within-class covariance instead of one per class. This takes 1/k of the memory, and is enough
+            for LEACE and oracle LEACE.
+        precision: precision of the products of examples, 4,096 at a time. With `pooled`, float32 takes half the time
+            and gives means and covariances to 1e-7. Sums of products are always float64.
 
     Raises:
         ValueError: fewer than one coordinate or two classes, or float32 for class covariances.
@@ -51,6 +41,8 @@ class ClassMoments(Accumulator):
         >>> moments.total.shape, moments.cross.shape
         (torch.Size([4, 4]), torch.Size([4, 3]))
     """
+
+    min_classes = 2
 
     @classmethod
     def fit(
@@ -68,25 +60,17 @@ class ClassMoments(Accumulator):
         Args:
             x: examples, as `update` takes them.
             z: labels, likewise.
-            num_classes: k; the largest label and one by default.
-            dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] with one label per
-                example need `dim=d`; one label per token says so itself.
-            device: where the sums live; that of `x` by default.
+            num_classes: k; the largest label plus one by default.
+            dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] need `dim=d` if there is
+                one label per example; with one label per token d is the default.
+            device: device of the sums; that of `x` by default.
             pooled: see the class.
 
         Raises:
             ValueError: no examples, or as `update`.
         """
-        require_same_rows(x, z)
-        values, labels = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-        dim = values_per_example(values, labels) if dim is None else whole_number(dim, "dim")
-        leading = leading_shape(values, dim)
-        labels = single_column(labels, leading)
-        if num_classes is None and labels.ndim > 1 and not per_example(labels, leading):
-            num_classes = labels.shape[-1]  # one-hot
-        elif num_classes is None:
-            num_classes = number_of_classes(labels)
-        return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
+        rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
+        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""
@@ -98,15 +82,13 @@ class ClassMoments(Accumulator):
         """Load what `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else, or moments that no examples have.
+            ValueError: the file is damaged, or holds something else, or impossible moments.
         """
         tensors, metadata = load_tensors(Path(path))
         if "moments" not in metadata:
             raise ValueError(
                 f"{path} holds {metadata.get('eraser', 'no class moments')}: give a file of ClassMoments.save"
             )
-        if "means" in tensors:  # written by version 0.2.0
-            tensors |= {"origins": torch.zeros_like(tensors["means"]), "offsets": tensors["means"]}
         with explained(path):
             pooled = metadata["moments"]["pooled"]
             if not isinstance(pooled, bool):
@@ -120,8 +102,8 @@ class ClassMoments(Accumulator):
         """Raise ValueError that names the classes unless every class has two examples.
 
         Args:
-            names: of the classes; empty for their numbers.
-            unused: allow classes without examples, where an eraser needs no covariance of each class.
+            names: names of the classes; empty to use their numbers.
+            unused: allow classes without examples, for erasers that need no class covariances.
         """
         if unused and sum(count > 0 for count in self.sizes) < 2:
             raise ValueError("all examples are of one class: there is nothing to erase")
@@ -153,7 +135,7 @@ class ClassMoments(Accumulator):
     def shifts(self) -> Tensor:
         """Class means less the global mean, m_j - m̄, [k, d]; zero for a class without examples.
 
-        Accurate where `means - mean` is rounding error.
+        Accurate even where `means - mean` would be rounding error.
         """
         offsets = self.offsets
         return (offsets - (self.weights[None] @ offsets)[0]) * (self.counts > 0)[:, None]

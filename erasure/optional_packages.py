@@ -1,4 +1,4 @@
-"""Optional packages, which only readers of datasets need."""
+"""Optional packages, needed by readers of datasets and by `erasure.sklearn`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Name the extra that brings a package where importing it fails within this context.
+    """Name the extra that installs a package, if importing it fails within this context.
 
     Args:
-        extra: of the package `erasure-mdl`, as in `pip install 'erasure-mdl[images]'`.
+        extra: extra of the package `erasure-mdl`, as in `pip install 'erasure-mdl[images]'`.
 
     Raises:
         ModuleNotFoundError: the package is not installed.

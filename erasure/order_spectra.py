@@ -1,8 +1,8 @@
-"""The order spectrum: how much class information data holds at each polynomial order, with no tensor of that order.
+"""The order spectrum: the class information that data holds at each polynomial order.
 
-Erasing makes class moments equal up to an order. Hermite tensors measure what is left: with x whitened,
-classes have equal moments up to order N if and only if the class means of He_1(x), ..., He_N(x) are equal. Only inner
-products of those tensors are needed (`erasure.hermite`).
+Erasure makes class moments equal up to an order. Hermite tensors measure what remains: for whitened x, classes have
+equal moments up to order N if and only if the class means of He_1(x), ..., He_N(x) are equal. Only inner products of
+these tensors are computed (`erasure.hermite`), never the tensors.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, check_batch, leading_shape, require_same_rows, values_per_example
+from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range
 
-_DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
-_ROUNDS = 12
-_NOT_FINITE = "x holds values that are not finite (NaN or infinity): clean the data first"
-_TILE = 512  # rows and columns of a kernel at once: intermediate results fit a core's cache
+_DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
+_ROUNDS = 12  # of subspace iteration
+_TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
 @dataclass(frozen=True)
@@ -27,20 +26,19 @@ class OrderSpectrum:
     """Class information in the leading directions of a sample, order by order (row p - 1 is order p; docs/orders.md).
 
     Attributes:
-        directions: r, of largest variance, whitened.
-        variance: share of the variance that they hold.
-        n: examples.
-        shares: [orders], of the energy of order p, E‖He_p(x) - E He_p(x)‖², what lies between classes. Unbiased for
-            each of the two energies (U-statistics): 0 on average where classes do not differ, and so also below 0.
-        errors: [orders], their standard errors over examples (jackknife). Conservative: where classes do not differ,
-            1.4 times the spread over samples (Efron & Stein 1981), so that `z_scores` say whether they do.
-        z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0; 0 where
+        directions: number r of whitened directions, those of largest variance.
+        variance: share of the variance in these directions.
+        n: number of examples.
+        shares: [orders], share of the energy of order p, E‖He_p(x) - E He_p(x)‖², that lies between classes. Both
+            energies are U-statistics without bias, so that a share may be negative, and is 0 on average if classes do
+            not differ.
+        errors: [orders], standard errors of the shares over examples (jackknife). They are conservative: if classes do
+            not differ, they are 1.4 times the spread over samples (Efron & Stein 1981). Test with `z_scores` instead.
+        z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0; 0 if
             all permutations have the same share.
-        p_values: [orders], of the permutation test; at least 1 / (permutations + 1).
-        gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this very sample, nothing subtracted: about (k - 1)/n where
-            labels tell nothing, 0 where an eraser has made its class means equal.
-        by_class: [orders, k], what each class contributes to `shares`: its mean's distance from that of all.
-        by_example: [orders, n], likewise each example; their mean is the share.
+        p_values: [orders], p-values of the permutation test; at least 1 / (permutations + 1).
+        gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this sample, with bias: about (k - 1)/n for labels without
+            information, 0 if an eraser has made the class means equal.
     """
 
     directions: int
@@ -51,8 +49,6 @@ class OrderSpectrum:
     z_scores: Tensor
     p_values: Tensor
     gaps: Tensor
-    by_class: Tensor
-    by_example: Tensor
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class Whitening:
     Attributes:
         centre: [d].
         basis: [d, r], each direction divided by its standard deviation.
-        shares: [r], of the variance that each holds.
+        shares: [r], share of the variance in each direction.
     """
 
     centre: Tensor
@@ -71,28 +67,27 @@ class Whitening:
 
     @classmethod
     def fit(cls, x: Tensor, r: int) -> Self:
-        """Estimate shares and errors from examples [n, d]; see `of`."""
+        """Fit to examples [n, d]; see `of`."""
         centred = x.double() - (mean := x.double().mean(0))
-        if not mean.isfinite().all():
-            raise ValueError(_NOT_FINITE)
         return cls.of(mean, centred.T @ centred / len(x), r)
 
     @classmethod
     def of(cls, mean: Tensor, covariance: Tensor, r: int) -> Self:
-        """At least r directions, if there are so many, of a sample's mean [d] and covariance [d, d] in float64.
+        """Return at least r directions, or all, from the mean [d] and covariance [d, d] of a sample in float64.
 
-        Raises ValueError where nothing varies.
+        Raises:
+            ValueError: nothing varies.
         """
         d, device = len(covariance), covariance.device
         basis = torch.eye(d, dtype=covariance.dtype, device=device)
-        if d > _DENSE:  # extra directions: the last ones are inaccurate
+        if d > _DENSE:  # more directions than needed, as the last ones are inaccurate
             generator = torch.Generator().manual_seed(0)
             basis = torch.randn(d, min(d, 2 * r + 32), generator=generator, dtype=covariance.dtype).to(device)
             for _ in range(_ROUNDS):
                 basis = torch.linalg.qr(covariance @ basis).Q
         values, vectors = torch.linalg.eigh(basis.T @ covariance @ basis)
         largest = mean.abs().amax() + covariance.diagonal().amax().sqrt()
-        rounding = (largest * torch.finfo(torch.float32).eps).square()  # of values as they are stored
+        rounding = (largest * torch.finfo(torch.float32).eps).square()  # of stored values
         significant = values > torch.maximum(values[-1] * 1e-10, rounding)
         if not significant.any():
             raise ValueError("all examples are alike: there is no direction in which classes could differ")
@@ -109,32 +104,32 @@ def order_spectrum(
     z: Any,
     *,
     reference: Tensor | np.ndarray | None = None,
-    whitening: Whitening | None = None,
     directions: Sequence[int] = (10, 30, 100),
     orders: int = 4,
     permutations: int = 20,
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
-    """Spectra of one sample, one for each number of directions that the data has (docs/orders.md).
+    """Return the spectra of a sample, one for each number of directions (docs/orders.md).
 
-    Where an eraser has made an order equal on this very sample, shuffled labels are no null for that order: the
-    unbiased share is then -(k - 1)/n or so, far below what shuffling gives. Ask on a split that it was not fitted on.
+    If an eraser has made an order equal on this sample, shuffled labels are no null distribution for that order. Its
+    unbiased share is then about -(k - 1)/n, far below the shares of shuffled labels. Use data to which the eraser was
+    not fitted.
 
     Args:
-        x: examples [n, ...], real, or vectors [..., d] with a label for each, as hidden states [batch, tokens, d].
-        z: integer labels [n] in 0..k-1, or [...] of vectors; at least 3 examples of each class that is there.
-        reference: what x is whitened by, e.g. the training split of which x is the test split; x by default.
-        whitening: a fitted whitening instead.
-        directions: of largest variance; more than the rank are cut down to it.
+        x: examples [n, ...], real, or vectors [..., d] with a label each, such as hidden states [batch, tokens, d].
+        z: labels in any form that `erasure.inputs.check_batch` takes; at least 3 examples of each class that occurs.
+        reference: examples that determine the whitening, such as the training split if x is the test split; x by
+            default.
+        directions: numbers of directions, those of largest variance; numbers above the rank are reduced to it.
         orders: highest order.
-        permutations: of labels, for `p_values`, which are 1 without any.
-        most: examples; of more, a seeded sample. The cost is quadratic in it.
-        seed: of permutations and the sample.
+        permutations: number of permutations of the labels for `p_values`, which are 1 without any.
+        most: maximum number of examples; larger samples are subsampled. The cost is quadratic in it.
+        seed: seed of the permutations and of the subsample.
 
     Raises:
-        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, or nothing
-            that varies.
+        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, or examples
+            that do not vary.
 
     Example:
         Classes that differ in their variances only:
@@ -152,20 +147,35 @@ def order_spectrum(
         raise ValueError(
             f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
+    rows, labels, _ = labelled_rows(x, z)
+    require_range(rows, "x", torch.float64)
+    whitened_by = rows
+    if reference is not None:
+        reference = as_tensor(reference, "reference", examples=True)
+        require_range(reference, "reference", torch.float64)
+        leading = leading_shape(reference, rows.shape[1], "reference")
+        whitened_by = reference.reshape(leading.numel(), rows.shape[1])
+    whitening = Whitening.fit(whitened_by, max(directions))
+    return whitened_spectra(
+        rows, labels, whitening, directions=directions, orders=orders, permutations=permutations, most=most, seed=seed
+    )
+
+
+def whitened_spectra(
+    x: Tensor,
+    z: Tensor,
+    whitening: Whitening,
+    *,
+    directions: Sequence[int],
+    orders: int = 4,
+    permutations: int,
+    most: int,
+    seed: int = 0,
+) -> list[OrderSpectrum]:
+    """Return the spectra of examples [n, d] with labels [n] in the directions of a whitening; see `order_spectrum`."""
     generator = torch.Generator().manual_seed(seed)
-    require_same_rows(x, z)
-    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
-    dim = values_per_example(x, z) if whitening is None else len(whitening.centre)
-    rows, labels = check_batch(x, z, dim, max(2, int(z.long().max()) + 1 if z.numel() else 0))
-    assert labels is not None
-    chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values.to(rows.device)
-    if whitening is None:
-        fitted_to = x if reference is None else as_tensor(reference, "reference", examples=True)
-        leading = leading_shape(fitted_to, dim, "x" if reference is None else "reference")
-        whitening = Whitening.fit(fitted_to.reshape(leading.numel(), dim), max(directions))
-    x, z = whitening(rows[chosen]), labels.to(rows.device)[chosen]
-    if not x.isfinite().all():
-        raise ValueError(_NOT_FINITE)
+    chosen = torch.randperm(len(x), generator=generator)[:most].sort().values.to(x.device)
+    x, z = whitening(x[chosen]), z.to(x.device)[chosen]
     classes, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
     if len(classes) < 2 or int(counts.min()) < 3:
@@ -179,13 +189,13 @@ def order_spectrum(
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Sums of one order's kernel k(a, b) over pairs a ≠ b, and its diagonal.
+    """Sums of the kernel k(a, b) of one order over pairs a ≠ b, and its diagonal.
 
     Attributes:
-        rows: [n, k], of each example with those of each class.
+        rows: [n, k], sums over the pairs of each example with the examples of each class.
         diagonal: [n], k(a, a).
         squares: sum of k(a, b)².
-        shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
+        shuffled: [permutations, k], sums over pairs within each class, under each permutation of the labels.
     """
 
     rows: Tensor
@@ -195,7 +205,7 @@ class KernelSums:
 
 
 def kernel_sums(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[KernelSums]:
-    """Sum every order's kernel in tiles of the upper triangle, without an n x n matrix."""
+    """Sum the kernel of each order in tiles of the upper triangle, without an n × n matrix."""
     n, k = len(x), int(z.max()) + 1
     hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
     rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)
@@ -222,7 +232,7 @@ def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, var
 
 
 def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """Return one order's share, error, z-score, p-value, gap, classes and examples."""
+    """Return one order's share, error, z-score, p-value and gap."""
     rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
     within, pairs, trace = (rows * hot).sum(0), rows.sum(), diagonal.sum()
@@ -231,16 +241,12 @@ def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     gap = ((counts / n * squared).sum() - (pairs + trace) / n**2) / (trace / n)
     null, _ = _share(sums.shuffled, pairs, trace, counts)
     p_value = (1 + (null >= share).sum()) / (1 + len(null))
-    # each example left out in turn
+    # with each example left out in turn
     without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()
-    # ⟨He(x_a), μ_z - μ⟩, means without a itself
-    to_means = rows / (counts - hot)
-    by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
-    by_class = (hot.T @ by_example) / n
     std = _permuted_std(sums, counts) / total
     z_score = torch.where(std > 0, share / std, 0.0)
-    return share, error, z_score, p_value, gap, by_class, by_example
+    return share, error, z_score, p_value, gap
 
 
 def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:
@@ -256,11 +262,11 @@ def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:
     class_pairs, class_rows = _centred(
         (counts * in_row).sum(), (counts * in_row * weights).sum(), (counts * in_row**2).sum(), n
     )
-    # of pairs that share no example, one, or both
+    # pairs of pairs that share no example, one, or both
     disjoint = (2 * pairs - 4 * rows) * (2 * class_pairs - 4 * class_rows) / ((n - 2) * (n - 3))
     one = 4 * (rows - pairs) * (class_rows - class_pairs) / (n - 2)
     variance = (disjoint + one + 2 * pairs * class_pairs) / (n * (n - 1))
-    return variance.clamp(min=0).sqrt()  # below 0 by rounding where all permutations have one share
+    return variance.clamp(min=0).sqrt()  # rounding can make it negative if all permutations have the same share
 
 
 def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:

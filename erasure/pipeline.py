@@ -19,19 +19,17 @@ from erasure.certificate import (
 )
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
+from erasure.device_memory import free_bytes
 from erasure.eraser import Eraser
 from erasure.few_examples import few_examples
-from erasure.fitting_device import fitting_device
 from erasure.image_cache import file_name, packed, raw_images, unpacked
-from erasure.large_offsets import require_precision
 from erasure.moments import ClassMoments
-from erasure.order_spectra import Whitening
 from erasure.progress import shown_progress
 from erasure.splits import splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint
 from erasure.threads import threads_for
-from erasure.zscore import Preprocessing, Scaling
+from erasure.zscore import Preprocessing, Scaling, require_precision
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +107,18 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split does not have the moments that the eraser promises.
     """
-    request = _Request(source, eraser, options, dtype, left_out)
     built = False
 
     def build() -> Entry:
         nonlocal built
         built = True
-        return _build(request, cache, torch.device(device))
+        return _build(source, eraser, options, dtype, cache=cache, left_out=left_out, device=torch.device(device))
 
     with shown_progress():
-        tensors, metadata = cache.fetch(request.key, build)
+        tensors, metadata = cache.fetch(_key(source, eraser, options, dtype, left_out), build)
     parts = unpacked(tensors, metadata["certificate"])
     if not built:
-        _warn_of_few(request, parts["train"])
+        _warn_of_few(source, eraser, parts["train"])
     return ErasedDataset(
         splits=parts,
         class_names=tuple(metadata["class_names"]),
@@ -132,120 +129,110 @@ def erased_dataset(
     )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """An erased dataset to be built; see `erased_dataset`."""
-
-    source: Source
-    eraser: type[Eraser]
-    options: Mapping[str, Any]
-    dtype: torch.dtype
-    left_out: Tensor | None
-
-    @property
-    def key(self) -> str:
-        described = {
-            "dataset": {key: value for key, value in self.source.identity().items() if key not in {"name", "flip"}},
-            "eraser": code_identity(self.eraser),
-            "options": dict(self.options),
-            "dtype": str(self.dtype),
-            "version": ERASURE_VERSION,
-            **({} if self.left_out is None else {"apart": digest(self.left_out)}),
-        }
-        return f"{file_name(self.source.name)}-{self.eraser.__name__}-{fingerprint(described)}"
+def _key(
+    source: Source, eraser: type[Eraser], options: Mapping[str, Any], dtype: torch.dtype, left_out: Tensor | None
+) -> str:
+    """Return the cache's name of an erased dataset, which depends on everything that determines its numbers."""
+    described = {
+        "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
+        "eraser": code_identity(eraser),
+        "options": dict(options),
+        "dtype": str(dtype),
+        "version": ERASURE_VERSION,
+        **({} if left_out is None else {"apart": digest(left_out)}),
+    }
+    return f"{file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
 
 
-def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
-    raw = raw_images(request.source, cache)
-    n, d, k = len(raw.train), raw.train.images[0].numel(), len(raw.class_names)
-    parts = splits(request.source, raw)
-    names, max_value, bounded = raw.class_names, raw.max_value, raw.bounded
-    del raw  # the parts are copies
-    if request.left_out is not None:
-        mask = torch.ones(len(parts["train"]), dtype=torch.bool)
-        mask[request.left_out] = False
-        parts |= {"train": parts["train"][mask], "apart": parts["train"][request.left_out]}
-    _warn_of_few(request, parts["train"])
-    device = fitting_device(request.eraser, d, k, device)
-    pixels = Preprocessing(max_value, bounded, torch.promote_types(request.dtype, torch.float32), device)
-    with threads_for(n * d**2 + k * d**3):  # class covariances, and their decompositions
-        return _erase(request, parts, names, pixels)
-
-
-def _erase(
-    request: _Request, parts: Mapping[str, LabelledImages], names: Sequence[str], pixels: Preprocessing
+def _build(
+    source: Source,
+    eraser: type[Eraser],
+    options: Mapping[str, Any],
+    dtype: torch.dtype,
+    *,
+    cache: Cache,
+    left_out: Tensor | None,
+    device: torch.device,
 ) -> Entry:
-    """Fit to the training split, the first of the parts; erase every part, and certify it."""
-    fit = _fitted(request, parts["train"], names, pixels)
-    seen = [parts[name].images for name in ("train", "apart") if name in parts]
-    tensors = channel_statistics(fit.preprocessing.rounded(*seen))
-    erased = fit.eraser.erase_splits(parts, fit.preprocessing, request.dtype)
-    certificates, whitening = dict[str, Certificate](), None
-    for name, part in parts.items():
-        tensors |= packed({name: LabelledImages(erased[name], part.labels)})
-        certificates[name], whitening = _certified(fit, part, erased[name], len(names), whitening)
-    require_erased(certificates["train"], fit.eraser.erased_order, request.eraser.__name__)
-    if (scaling := fit.preprocessing.scaling) is not None:
+    """Fit the eraser to the training split, apply it to every split, and certify each."""
+    raw = raw_images(source, cache)
+    n, d, k = len(raw.train), raw.train.images[0].numel(), len(raw.class_names)
+    parts = splits(source, raw)
+    if left_out is not None:
+        mask = torch.ones(len(parts["train"]), dtype=torch.bool)
+        mask[left_out] = False
+        parts |= {"train": parts["train"][mask], "apart": parts["train"][left_out]}
+    _warn_of_few(source, eraser, parts["train"])
+    device = fitting_device(eraser, d, k, device)
+    pixels = Preprocessing(raw.max_value, raw.bounded, torch.promote_types(dtype, torch.float32), device)
+    names = raw.class_names
+    del raw  # the parts are copies
+    with threads_for(n * d**2 + k * d**3):  # class covariances, and their decompositions
+        moments, scaling = _statistics(source, parts["train"], names, pixels, dtype)
+        numbers = replace(pixels, scaling=scaling)
+        log.info("fitting %s on %d examples of %s", eraser.__name__, moments.n, source.name)
+        if eraser.needs_examples():
+            train = numbers.rounded(parts["train"].images)
+            fitted = eraser.fit_examples(train, parts["train"].labels, moments, **options)
+            del train
+        else:
+            fitted = eraser.fit_moments(moments, **options)
+        mean, total = moments.mean, moments.total
+        del moments  # class covariances take the most memory
+
+        tensors = channel_statistics(numbers.rounded(*(parts[s].images for s in ("train", "apart") if s in parts)))
+        erased = fitted.erase_splits(parts, numbers, dtype)
+        certificates, whitening = dict[str, Certificate](), None
+        for name, part in parts.items():  # the training split is the first
+            rows = erased[name].flatten(1)
+            edit = edit_size(numbers.batches(part.images), rows, total)
+            after = ClassMoments(d, k, device=device).update(erased[name], part.labels)
+            whitening = whitening or whitening_of(after)
+            # The ends of the range are rounded like the images, so that a black pixel is not outside by rounding.
+            ends = numbers.ends(part.images.shape[1:]).to(dtype).split(1)
+            certificates[name] = class_certificate(
+                rows,
+                part.labels,
+                after,
+                mean=mean,
+                total=total,
+                edit=edit,
+                outside=out_of_range(erased[name], *ends),
+                whitening=whitening,
+            )
+            tensors |= packed({name: LabelledImages(erased[name], part.labels)})
+            del after  # class covariances again
+        require_erased(certificates["train"], fitted.erased_order, eraser.__name__)
+    if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     described = {name: asdict(certificate) for name, certificate in certificates.items()}
     return tensors, {"class_names": list(names), "certificate": described}
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """An eraser, the preprocessing of what it erases, and what certificates need of the training split's moments."""
-
-    eraser: Eraser
-    preprocessing: Preprocessing
-    mean: Tensor  # m̄, [d]
-    total: Tensor  # Σ_xx, [d, d]
-
-
-def _fitted(request: _Request, train: LabelledImages, names: Sequence[str], pixels: Preprocessing) -> _Fit:
-    """Fit to the training split; its class covariances, the most memory of all, are dropped afterwards."""
-    source, kind = request.source, request.eraser
-    moments, scaling = _statistics(source, train, names, pixels, request.dtype)
-    preprocessing = replace(pixels, scaling=scaling)
-    log.info("fitting %s on %d examples of %s", kind.__name__, moments.n, source.name)
-    if kind.needs_examples():
-        eraser = kind.fit_examples(preprocessing.rounded(train.images), train.labels, moments, **request.options)
-    else:
-        eraser = kind.fit_moments(moments, **request.options)
-    return _Fit(eraser, preprocessing, moments.mean, moments.total)
+def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
+    """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
+    needed = eraser.fitting_bytes(dim, num_classes)
+    cpu = torch.device("cpu")
+    if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # Apple's has no float64
+        log.info("%s is fitted on the CPU: it needs %.1f GB in float64", eraser.__name__, needed / 1e9)
+        device = cpu
+    if device == cpu and needed > (free := free_bytes(cpu)):
+        raise ValueError(
+            f"{eraser.__name__} needs about {needed / 1e9:.0f} GB at once for {dim:,} values per example and "
+            f"{num_classes} classes, but {free / 1e9:.0f} GB are free: take smaller images, fewer classes, or "
+            "another machine"
+        )
+    return device
 
 
-def _certified(
-    fit: _Fit, part: LabelledImages, erased: Tensor, num_classes: int, whitening: Whitening | None
-) -> tuple[Certificate, Whitening | None]:
-    """Return the certificate of a part, and the whitening of the first part, if it is not passed."""
-    rows = erased.flatten(1)
-    edit = edit_size(fit.preprocessing.batches(part.images), rows, fit.total)
-    # The ends of the range are rounded like the images: otherwise a black pixel could lie outside by a rounding error.
-    outside = out_of_range(erased, *fit.preprocessing.ends(part.images.shape[1:]).to(erased.dtype).split(1))
-    after = ClassMoments.fit(erased, part.labels, num_classes=num_classes, device=fit.preprocessing.device)
-    whitening = whitening or whitening_of(after)
-    certificate = class_certificate(
-        rows,
-        part.labels,
-        after,
-        mean=fit.mean,
-        total=fit.total,
-        edit=edit,
-        outside=outside,
-        whitening=whitening,
-    )
-    return certificate, whitening
-
-
-def _warn_of_few(request: _Request, train: LabelledImages) -> None:
-    """Warn of training images that are too few for the eraser, with what to do about it."""
-    shape, order, smallest = train.images.shape[1:], request.eraser.erased_order, int(train.labels.bincount().min())
-    if said := few_examples(len(train), smallest, shape.numel(), order):
-        enough = math.isqrt(
-            ((smallest if order >= 2 else len(train)) - 1) // shape[0]
-        )  # side of images of fewer values
-        sized = f"smaller images (dataset.size={enough}) or " if hasattr(request.source, "size") and enough >= 4 else ""
-        log.warning("%s; take %smore of them", said, sized)
+def _warn_of_few(source: Source, eraser: type[Eraser], train: LabelledImages) -> None:
+    """Warn of too few training images for the eraser, and say what to do about it."""
+    shape, order, smallest = train.images.shape[1:], eraser.erased_order, int(train.labels.bincount().min())
+    if warning := few_examples(len(train), smallest, shape.numel(), order):
+        examples = smallest if order >= 2 else len(train)
+        side = math.isqrt((examples - 1) // shape[0])  # of images that have fewer values
+        sized = f"smaller images (dataset.size={side}) or " if hasattr(source, "size") and side >= 4 else ""
+        log.warning("%s; take %smore of them", warning, sized)
 
 
 def _statistics(
@@ -256,7 +243,7 @@ def _statistics(
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=pixels.device)
+    moments = ClassMoments(train.images[0].numel(), k, device=pixels.device).update(train.images, train.labels)
     moments.require_examples(names)
     if not train.images.is_floating_point():
         moments.rescale(1 / pixels.max_value)  # after the fit, which is exact on 8-bit integers

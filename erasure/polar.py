@@ -5,24 +5,24 @@ import math
 import torch
 from torch import Tensor
 
-_SMALLEST = 1e-7  # smallest assumed singular value, relative to the largest; smaller ones take extra steps. A lower
-# value would cost digits in the first step: c grows as its inverse to the power 4/3.
-_SINGLE = 3e4  # largest c at which a step in single precision is good enough
-_EXTRA_STEPS = 6  # each triples tiny singular values; after these a full decomposition is cheaper
+# Smallest assumed singular value, relative to the largest; smaller ones take extra steps. A lower value would cost
+# digits in the first step, where c grows as its inverse to the power 4/3.
+_SMALLEST = 1e-7
+_SINGLE = 3e4  # largest c for which a step in single precision is accurate enough
+_EXTRA_STEPS = 6  # each triples tiny singular values; more would cost more than a full decomposition
 _SERIES_PASSES = 20
 _BLOCK = 384  # below this size a symmetric product is not worth splitting
 _GPU_BLOCK = 1024  # likewise on a GPU, which smaller products leave partly idle: 192 columns are 9 tiles of 64 x 64
 
 
 def polar_factor(matrix: Tensor) -> Tensor:
-    """U of M = U H, H symmetric positive semi-definite: the orthonormal matrix nearest to M.
+    """Return U of M = U H with H symmetric positive semi-definite: the orthonormal matrix nearest to M.
 
-    tr(Uᵀ M) is maximal at U, so that rounding errors of U cost little there (second order, weighted by
-    the singular values); orthonormal it is to the last digits.
+    U maximises tr(Uᵀ M), so that rounding errors of U have an effect of second order on it. U is orthonormal to the
+    last digits.
 
-    QDWH (Nakatsukasa, Bai & Gygi 2010) in its Cholesky form: rational functions map every singular value in
-    [1e-7, 1] to 1 in three steps. Each costs about two products of M with itself, and none needs more than a
-    Cholesky factor.
+    QDWH (Nakatsukasa, Bai & Gygi 2010) in its Cholesky form: rational functions map every singular value in [1e-7, 1]
+    to 1 in three steps. Each step costs about two products of M with itself and a Cholesky factor.
 
     Args:
         matrix: M, [..., r, s], float64 or float32.
@@ -37,10 +37,10 @@ def polar_factor(matrix: Tensor) -> Tensor:
 
 
 def rough_polar_factor(matrix: Tensor) -> Tensor:
-    """Return `polar_factor`, all but the first steps in single precision, in two thirds of the time; float32.
+    """Return `polar_factor` in float32: all but the first steps in single precision, in two thirds of the time.
 
-    As good where only tr(Uᵀ M) matters (to 1e-7 of it). Orthonormal to single precision where no singular value is
-    below 1e-7 of the largest; a direction of less may come out a fifth too short. `orthonormalise` makes it exact.
+    It gives tr(Uᵀ M) to 1e-7. It is orthonormal to single precision if no singular value is below 1e-7 of the largest;
+    directions of smaller ones may come out a fifth too short. `orthonormalise` makes it exact.
     """
     return _qdwh(matrix, single=True)
 
@@ -51,7 +51,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
         raise ValueError(f"the matrix has {about}: a polar factor is that of [..., r, s] in float64 or float32")
     if matrix.shape[-2] < matrix.shape[-1]:
         return _qdwh(matrix.mT, single=single).mT
-    if not matrix.numel():  # a covariance of rank 0 has a factor without columns
+    if not matrix.numel():  # the factor of a covariance of rank 0 has no columns
         return matrix.float() if single else matrix
     x = matrix / _norm_bound(matrix)
     lower, extra = _SMALLEST, 0
@@ -73,7 +73,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
 def orthonormalise(x: Tensor) -> Tensor:
     """Return the orthonormal matrix nearest to a nearly orthonormal one, [..., r, s]: X (XᵀX)^-½ as a series.
 
-    Where that does not converge, as from a singular matrix, by singular vectors: any completion will do.
+    If the series does not converge, as from a singular matrix, singular vectors give a completion.
     """
     if x.shape[-2] < x.shape[-1]:
         return orthonormalise(x.mT).mT
@@ -97,12 +97,12 @@ def _by_singular_vectors(matrix: Tensor) -> Tensor:
 
 
 def _series_step(x: Tensor, excess: Tensor) -> Tensor:
-    """X (I + E)^-½ up to E³, for the excess E = XᵀX - I."""
+    """Return X (I + E)^-½ up to E³, for the excess E = XᵀX - I."""
     return x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
 
 
 def gram(x: Tensor, least: int = _BLOCK) -> Tensor:
-    """XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product.
+    """Return XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product.
 
     Columns are halved down to blocks of `least` or more, on a GPU of 1,024 or more.
     """
@@ -126,14 +126,14 @@ def _fill_gram(product: Tensor, x: Tensor, least: int) -> None:
 
 
 def _excess(x: Tensor) -> Tensor:
-    """XᵀX - I."""
+    """Return XᵀX - I."""
     excess = gram(x)
     excess.diagonal(dim1=-2, dim2=-1).sub_(1)
     return excess
 
 
 def _halley_step(x: Tensor, a: float, b: float, c: float) -> Tensor:
-    """X (aI + b XᵀX)(I + c XᵀX)⁻¹ by one Cholesky factor."""
+    """Return X (aI + b XᵀX)(I + c XᵀX)⁻¹, by one Cholesky factor."""
     shifted = gram(x).mul_(c)
     shifted.diagonal(dim1=-2, dim2=-1).add_(1)
     try:
@@ -145,7 +145,7 @@ def _halley_step(x: Tensor, a: float, b: float, c: float) -> Tensor:
 
 
 def _weights(lower: float) -> tuple[float, float, float]:
-    """Return the weights that best lift singular values in [lower, 1] (Nakatsukasa, Bai & Gygi 2010, section 3)."""
+    """Return the optimal weights for singular values in [lower, 1] (Nakatsukasa, Bai & Gygi 2010, section 3)."""
     square = lower * lower
     d = (4 * (1 - square) / square**2) ** (1 / 3)
     a = math.sqrt(1 + d) + 0.5 * math.sqrt(8 - 4 * d + 8 * (2 - square) / (square * math.sqrt(1 + d)))

@@ -9,8 +9,8 @@ from erasure.concept_moments import ConceptMoments
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 
-_MOST_FEATURES = 1000  # of degree two: their products cost n times the square
-_EXAMPLES_PER_FEATURE = 4  # fewer, and chance explains most of the labels
+_MOST_FEATURES = 1000  # of degree two; the cost grows with the square of this number
+_EXAMPLES_PER_FEATURE = 4  # with fewer, chance explains most of the labels
 _ROWS_AT_ONCE = 4096
 _EPS = torch.finfo(torch.float64).eps
 
@@ -20,11 +20,11 @@ class Prediction:
     """Quality of the best least-squares prediction of a concept from features, on the examples it is fitted to.
 
     Attributes:
-        r2: share of the concept's variance that is explained, between 0 and 1: for classes, of all one-hot labels
-            together; for other concepts, the mean over their columns.
-        chance: its expectation if labels were shuffled, p / (n - 1) with p features.
-            (r2 - chance) / (1 - chance) is the adjusted R².
-        directions: number of directions of the data that the features are made of.
+        r2: explained share of the variance of the concept, between 0 and 1: of all one-hot labels together for classes,
+            the mean over the columns for other concepts.
+        chance: expected R² for shuffled labels, p / (n - 1) with p features. The adjusted R² is
+            (r2 - chance) / (1 - chance).
+        directions: number of directions of the data from which the features are computed.
     """
 
     r2: float
@@ -46,19 +46,19 @@ def linear_prediction(moments: ClassMoments | ConceptMoments, dtype: torch.dtype
 def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
     """Return the best prediction from leading directions of the data, their squares and their products.
 
-    All directions would give more features of degree two than there are examples: r (r + 3) / 2 of r directions may be
-    at most 1,000, and a quarter of the examples. The directions are the first r principal components of the coordinates
-    scaled to unit variance, whatever the labels. Where coordinates hardly correlate these are nearly arbitrary, and
-    what few coordinates tell is missed.
+    All directions would give more features of degree two than there are examples. The number r of directions is the
+    largest with r (r + 3) / 2 features, at most 1,000 and a quarter of the examples. The directions are the first r
+    principal components of the coordinates scaled to unit variance, whatever the labels. If coordinates hardly
+    correlate these are nearly arbitrary, and information in a few coordinates is missed.
 
     Args:
         x: examples, [n, ...].
         z: labels, [n].
-        moments: of these examples.
-        dtype: in which the examples are stored.
+        moments: moments of these examples.
+        dtype: dtype in which the examples are stored.
 
     Returns:
-        None if all labels are alike, or for too few examples.
+        The prediction; None if all labels are equal, or if there are too few examples.
     """
     features = min(_MOST_FEATURES, len(z) // _EXAMPLES_PER_FEATURE)
     whiten = _leading(moments, int(((9 + 8 * features) ** 0.5 - 3) / 2), dtype)
@@ -85,7 +85,7 @@ def _label_variance(moments: ClassMoments) -> float:
 
 
 def _rounding(moments: ClassMoments | ConceptMoments, dtype: torch.dtype) -> Tensor:
-    """Return the variance that rounding gives each coordinate, [d]: four units in the last place."""
+    """Return the variance of each coordinate that is due to rounding, [d]: four units in the last place."""
     return (4 * torch.finfo(dtype).eps) ** 2 * (moments.total.diagonal() + moments.mean.square())
 
 
@@ -109,16 +109,16 @@ def _best(
 ) -> Prediction | None:
     """Return the prediction from features of covariance [p, p] and cross-covariance [p, m] with a concept.
 
-    Every feature's variance is raised by its rounding error, and by that of float64, so that directions which exist by
-    rounding alone predict nothing.
+    The variance of each feature is raised by its rounding error and by that of float64, so that directions that exist
+    only by rounding predict nothing.
 
     Args:
-        covariance: of the features.
-        cross: of the features with the concept's columns.
-        variance: of all these columns together.
-        n: examples.
-        rounding: variance that rounding gives each feature, [p].
-        directions: as reported.
+        covariance: covariance of the features.
+        cross: cross-covariance of the features with the columns of the concept.
+        variance: variance of all these columns together.
+        n: number of examples.
+        rounding: variance of each feature that is due to rounding, [p].
+        directions: number of directions to report.
     """
     if not variance > 0 or not covariance.isfinite().all():
         return None

@@ -1,4 +1,4 @@
-"""Progress of long computations: reported by numerical code, shown as a bar or plain lines."""
+"""Progress of long computations, reported by numerical code and shown as a bar or as plain lines."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 _BAR_AFTER_S = 1.0  # shorter work shows no bar
 _PLAIN_EVERY_S = 10.0
-_PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
+_PLAIN_WIDTH = 120  # columns of tables that do not go to a terminal
 
 Show = Callable[[float, str], object]  # fraction done, and the current task
 
@@ -21,9 +21,9 @@ _callback: ContextVar[Callable[[str, float, str], object] | None] = ContextVar("
 
 @contextmanager
 def on_progress(callback: Callable[[str, float, str], object]) -> Iterator[None]:
-    """Call `callback(title, done, detail)` as fits and erasures proceed; without it they show no progress.
+    """Call `callback(title, done, detail)` during fits and erasures, which otherwise show no progress.
 
-    The fraction `done` of the computation called `title` runs from 0 to 1.
+    The fraction `done` of the computation called `title` goes from 0 to 1.
 
     Example:
         >>> import torch
@@ -51,7 +51,7 @@ def report_progress(title: str, done: float, detail: str) -> None:
 
 @contextmanager
 def shown_progress() -> Iterator[None]:
-    """Show what numerical code reports on stderr, one computation at a time."""
+    """Show the progress of numerical code on stderr, one computation at a time."""
     display: Display | None = None
 
     def show(title: str, done: float, detail: str) -> None:
@@ -82,7 +82,7 @@ def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
 
 
 class Display:
-    """Progress of one run on stderr: fraction of work done, and the time left at the pace since the first update."""
+    """Progress of one run on stderr: the fraction done, and the time left at the rate since the first update."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -130,7 +130,7 @@ class Display:
 
 
 def duration(seconds: float) -> str:
-    """2:05, 1:02:05."""
+    """Format a duration as 2:05 or 1:02:05."""
     minutes, s = divmod(round(seconds), 60)
     hours, m = divmod(minutes, 60)
     return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"

@@ -6,7 +6,6 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import made_constant
 from erasure.eraser import Eraser
 
 
@@ -17,8 +16,8 @@ class ProjectionEraser(Eraser):
     Attributes:
         left: A, [d, r].
         right: B, [r, d], with B A = I.
-        constant: coordinates that are removed altogether. They are set to their means: probes that rescale every
-            coordinate would learn from its rounding errors.
+        constant: coordinates that lose all their variance. They are set to their means, because a probe that rescales
+            coordinates could otherwise learn from rounding errors.
     """
 
     mean: Tensor
@@ -38,3 +37,26 @@ class ProjectionEraser(Eraser):
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
         return made_constant(x - (x - self.mean) @ self.right.T @ self.left.T, self.constant, self.mean)
+
+
+def removed_columns(covariance: Tensor, left: Tensor, right: Tensor) -> tuple[int, ...]:
+    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, given the covariance [d, d] of x."""
+    product = covariance @ right.T
+    before = covariance.diagonal()
+    after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
+    return constant_columns(before, after)
+
+
+def constant_columns(before: Tensor, after: Tensor) -> tuple[int, ...]:
+    """Return the coordinates that vary before erasure, and after it by rounding only, given their variances [d]."""
+    rounding = 10 * len(before) * torch.finfo(before.dtype).eps * before  # as in `CovarianceFactor`
+    gone = ((before > 0) & (after <= rounding)).tolist()
+    return tuple(i for i, constant in enumerate(gone) if constant)
+
+
+def made_constant(x: Tensor, columns: tuple[int, ...], mean: Tensor) -> Tensor:
+    """Set some columns of `x` [n, d] to their means, in place."""
+    if columns:
+        at = torch.tensor(columns).to(x.device, non_blocking=True)
+        x[:, at] = mean[at]
+    return x

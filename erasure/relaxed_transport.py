@@ -1,4 +1,4 @@
-"""Optimal transport that may miss its target: examples brought as near to given moments as is worth the edit."""
+"""Relaxed optimal transport: a trade-off between the distance from target moments and the size of the edit."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,16 +9,17 @@ from torch import Tensor
 from erasure.polar import gram
 from erasure.transport import as_covariances
 
-_PAIRS = 10  # steps that L-BFGS remembers
-_PATIENCE = 20  # rounds without a smaller gap before rounding is taken to allow no more
+_PAIRS = 10  # steps in the memory of L-BFGS
+_PATIENCE = 20  # rounds without a smaller gap after which rounding is assumed to allow no progress
 
 
 def relaxed_transport(
     x: Tensor, mean: Tensor, target: tuple[Tensor, Tensor], by_mean: float, by_covariance: float, *, max_rounds: int
 ) -> Tensor:
-    """Examples [n, d] where E‖x' - x‖² + by_mean ‖m - mean‖² + by_covariance ‖Σ - T‖²_F is least, in their precision.
+    """Return examples [n, d] that minimise E‖x' - x‖² + by_mean ‖m - mean‖² + by_covariance ‖Σ - T‖²_F.
 
-    Least where n > d, or nearly; `target` and `max_rounds` are those of `relaxed_transport_map`.
+    The minimum is exact for n > d, up to the tolerance. `target` and `max_rounds` are those of `relaxed_transport_map`;
+    the result is in the precision of the examples.
     """
     centre = x.mean(0)
     centred = x - centre
@@ -29,24 +30,25 @@ def relaxed_transport(
 def relaxed_transport_map(
     source: Tensor, target: tuple[Tensor, Tensor], weight: float, *, tolerance: float = 1e-6, max_rounds: int = 500
 ) -> Tensor:
-    """Return the linear map A of least E‖Ax - x‖² + weight ‖A Σ A - T‖²_F: near a covariance, as far as worth the edit.
+    """Return the linear map A that minimises E‖Ax - x‖² + weight ‖A Σ A - T‖²_F for examples x of covariance Σ.
 
-    The identity at weight 0, towards the transport map as it grows. No other way to move examples of covariance Σ has
-    less: where they end with a covariance S, a linear map is the cheapest way there, and the objective is convex in S.
-    Its dual, in a symmetric E, is strongly concave,
+    A is the identity at weight 0, and approaches the transport map as the weight grows. No other map does better: a
+    linear map is the cheapest way from Σ to any covariance S, and the objective is convex in S. Its dual, in a
+    symmetric E, is strongly concave,
 
         (tr Σ - tr (I + 2 weight E)⁻¹ Σ) / (2 weight) - ⟨E, T⟩ - ‖E‖²_F / 2,
 
-    has the slope R = A Σ A - T - E with A = (I + 2 weight E)⁻¹, and leaves a duality gap of weight ‖R‖²_F: what A is
-    above the least, at most. It is climbed by L-BFGS, scaled by the curvature's diagonal in the eigenvectors of T.
+    and has the gradient R = A Σ A - T - E with A = (I + 2 weight E)⁻¹. The duality gap weight ‖R‖²_F bounds how far the
+    objective of A is above its minimum. L-BFGS maximises the dual, scaled by the diagonal of its curvature in the
+    eigenvectors of T.
 
     Args:
         source: Σ, [d, d].
         target: eigenvalues [d] and eigenvectors [d, d] of T.
         weight: not negative.
-        tolerance: duality gap to stop at, relative to tr Σ.
-        max_rounds: after which it stops short of that, as it does where rounding allows no more, or where Σ is singular
-            and T asks for variance that a linear map cannot make.
+        tolerance: duality gap at which to stop, relative to tr Σ.
+        max_rounds: maximum number of rounds. The search also stops if rounding allows no progress, which happens if Σ
+            is singular and T has variance that no linear map can create.
 
     Returns:
         A, [d, d], symmetric positive definite, in the precision of Σ.
@@ -63,7 +65,7 @@ def relaxed_transport_map(
     if not 0 <= weight < float("inf"):
         raise ValueError(f"weight={weight}: a finite number, not negative")
     values, vectors = values.to(source), vectors.to(source)
-    if not source.any():  # every map is the least
+    if not source.any():  # every map is optimal
         return torch.eye(len(source)).to(source)
     dual = _Dual(vectors.T @ source @ vectors, values, weight)
     return vectors @ dual.climbed(tolerance, max_rounds) @ vectors.T

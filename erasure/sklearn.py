@@ -54,16 +54,16 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     a pipeline passes it on: `ConceptEraser().set_fit_request(concept=True)`.
 
     Integers, booleans, strings and categories are classes. Values of a floating type are real numbers, whole or not.
-    Real numbers, several labels per example [n, m], and data frames with a concept in each column, each by its own
-    type, are erased by "leace" and "splince"; "splince" keeps the covariance with `y`. Erasers that need the labels of
-    the examples they erase, such as QLEACE, are refused: `transform(X)` has none.
+    "leace" and "splince" also erase real numbers, several labels per example [n, m], and data frames with a concept in
+    each column, of the type of the column; "splince" keeps the covariance with `y`. Erasers that need the labels of the
+    examples they erase, such as QLEACE, are refused because `transform(X)` has none.
 
     Args:
         eraser: "leace", "splince", "alf_qleace", "random", "random_edit", "control", or an `Eraser` class that does
             not use labels.
-        classes: True if every value of the concept is a class, as of floats that number classes; False if values are
-            real numbers, as of ages stored as integers; None to go by their type.
-        options: of the eraser, such as `num_directions`.
+        classes: True if values are classes even if they are floats; False if values are real numbers even if they are
+            integers, such as ages; None to decide by their type.
+        options: options of the eraser, such as `num_directions`.
 
     Attributes:
         eraser_: the fitted `erasure.Eraser`.
@@ -93,7 +93,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Args:
             X: examples [n, d], an array or a data frame.
-            y: concept to erase, [n] or [n, m]; what "splince" keeps if `concept` is passed.
+            y: concept to erase, [n] or [n, m]; if `concept` is passed, the label that "splince" keeps.
             concept: concept to erase instead of `y`.
         """
         kind = self._kind()
@@ -126,7 +126,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Erase the concept from examples [n, d]; a data frame gives a data frame."""
+        """Erase the concept from examples [n, d]; the result for a data frame is a data frame."""
         check_is_fitted(self)
         x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], reset=False)
         return _like(self.eraser_(torch.tensor(x)).numpy(), X)
@@ -137,13 +137,13 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return {name: getattr(self, name) for name in names}
 
     def set_params(self, **params: Any) -> Self:
-        """Set the eraser and its options by name; an option need not have been set before.
+        """Set the eraser and its options by name, including options that have not been set before.
 
         Raises:
-            ValueError: an option that the eraser does not have.
+            ValueError: the eraser does not have an option.
         """
         kind = _kind(params.get("eraser", self.eraser))
-        known = {*self.get_params(), *(options_of(kind) if kind else params)}  # a wrong eraser is refused by `fit`
+        known = {*self.get_params(), *(options_of(kind) if kind else params)}  # `fit` refuses an unknown eraser
         if unknown := params.keys() - known:
             raise ValueError(f"{min(unknown)} is no parameter of {self!r}: it has {', '.join(sorted(known))}")
         vars(self).update(params)
@@ -163,7 +163,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"eraser={self.eraser!r}: choose one of {_USABLE}, or a class derived from erasure.Eraser")
         if kind.uses_labels:
             raise ValueError(
-                f"eraser={self.eraser!r}: {kind.__name__} maps each class in its own way, and transform(X) has no "
+                f"eraser={self.eraser!r}: {kind.__name__} maps each class differently, and transform(X) has no "
                 f"labels; use the class itself, or choose one of {_USABLE}"
             )
         return kind
@@ -183,12 +183,12 @@ def _kind(eraser: Any) -> type[Eraser] | None:
 
 
 def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray | None]:
-    """Return a concept in a form that `Eraser.fit` takes, and the labels if it holds classes.
+    """Return a concept in a form that `Eraser.fit` takes, and its labels if it holds classes.
 
     Args:
         y: concept, [n] or [n, m], or several by name.
-        name: what an error calls it.
-        classes: whether its values are classes; by their type where None.
+        name: its name in error messages.
+        classes: whether its values are classes; None to decide by their type.
     """
     if isinstance(y, Mapping) or hasattr(y, "columns"):
         named = named_concepts(y, name)
@@ -197,7 +197,7 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
         (y,) = named.values()
     categorical = is_categorical(y)
     several = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1
-    if several and y.dtype == object:  # as frames of several types become: a type for each column
+    if several and y.dtype == object:  # a frame with columns of several types
         return {f"{name}[{j}]": _encoded(column, name, classes)[0] for j, column in enumerate(y.T)}, None
     y = as_array(y, name)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -217,7 +217,7 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
 
 
 def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return concepts by name, those of several columns of classes one by one."""
+    """Return concepts by name, with concepts of several columns of classes split into columns."""
     together = dict[str, Any]()
     for name, one in concepts.items():
         together |= one if isinstance(one, dict) else {name: one}
@@ -225,7 +225,7 @@ def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(X: Any) -> Any:
-    """Return examples that scikit-learn converts to their numbers and nothing else."""
+    """Return examples that scikit-learn converts to their plain numbers."""
     if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
         return as_array(as_tensor(X, "X", examples=True), "X", examples=True)
     require_plain(X, "X", examples=True)

@@ -7,9 +7,10 @@ from erasure.dataset import LabelledImages, RawImages, Source
 
 
 def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Training, validation and test split, the same for every run of this dataset.
+    """Return the training, validation and test split, which are the same for every run of this dataset.
 
-    Raises ValueError for sizes that do not fit, or labels that do not match the class names.
+    Raises:
+        ValueError: sizes that do not fit, or labels that do not match the class names.
     """
     k = len(raw.class_names)
     for part in (raw.train, raw.test):

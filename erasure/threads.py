@@ -1,8 +1,8 @@
-"""The number of torch's threads, by the size of a computation.
+"""The number of threads of torch, by the size of a computation.
 
-Threads meet after every operation. Where other processes run on the same cores, a thread that has finished waits until
-the others get their turn, which takes longer than a small operation. A small computation therefore runs on one thread.
-The number follows from sizes alone, and never from the load of the machine, on which results must not depend.
+Threads synchronise after every operation. If other processes run on the same cores, this takes longer than a small
+operation, so small computations run on one thread. The number depends on sizes only and never on the load of the
+machine, because results must not depend on it.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,12 @@ _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)  # the nu
 
 @contextmanager
 def threads_for(multiply_adds: float) -> Iterator[None]:
-    """Let torch compute the block on as many threads as its work is worth, at least one.
+    """Run a block on a number of threads in proportion to its work, at least one and at most torch's setting.
 
-    The number that torch had before is the most, and is restored. A block within a block has a number of its own, which
-    may be larger than that of the outer one.
+    The setting is restored afterwards. A nested block has its own number, which may be larger than the outer one.
 
     Args:
-        multiply_adds: products of a step of the computation, such as a forward pass of one batch.
+        multiply_adds: multiply-adds of one step of the computation, such as a forward pass of one batch.
     """
     before, outer = torch.get_num_threads(), _allowed.get()
     allowed = before if outer is None else outer

@@ -14,11 +14,11 @@ from erasure.zscore import Preprocessing
 
 
 class TransductiveEraser(Eraser):
-    """Targets, fitted from class moments, to which all examples of a call are moved together.
+    """A method that moves all examples of a call together, towards targets fitted from class moments.
 
-    There is no map to save, or to apply to other examples. The splits of a dataset are moved together: a small split by
-    itself would take a larger edit, and a validation split moved further than the training split stops trainings too
-    early.
+    There is no map to save, or to apply to other examples. The splits of a dataset are moved together. A small split
+    alone would need a larger edit, and a validation split that is edited more than the training split ends trainings
+    too early.
     """
 
     uses_labels: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class TransductiveEraser(Eraser):
         """Return examples [n, d] with labels [n] erased, in the dtype of `x`."""
 
     def on_scale(self, preprocessing: Preprocessing) -> Self:  # noqa: ARG002, an override may use it
-        """Return the eraser with all that its options state for pixels in 0..1 brought to the scale of erasure."""
+        """Return the eraser with options that are stated for pixels in 0..1 converted to the scale of erasure."""
         return self
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:

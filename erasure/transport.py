@@ -1,8 +1,8 @@
-"""Optimal transport between Gaussians: maps, distances, barycenters; also exact for singular covariances.
+"""Optimal transport between Gaussians: maps, distances and barycenters, also exact for singular covariances.
 
-Everything is built on square-root factors Σ = F Fᵀ. For two of them, M = F_aᵀ F_b and its orthonormal polar
-factor U give the distance W₂(a, b) = min_U ‖F_a U - F_b‖ and the map, where the textbook's
-(Σ_a^½ Σ_b Σ_a^½)^½ squares the condition number and needs an eigendecomposition.
+All are computed from square-root factors Σ = F Fᵀ. The orthonormal polar factor U of M = F_aᵀ F_b gives the distance
+W₂(a, b) = min_U ‖F_a U - F_b‖ and the map. The textbook formula (Σ_a^½ Σ_b Σ_a^½)^½ squares the condition number and
+needs an eigendecomposition.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from erasure.barycenter_search import Search, align, factor_map
+from erasure.barycenter_search import align, factor_map
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor
 from erasure.polar import polar_factor
 
-_LEAST_EPS = 1e-11  # assumed precision of float64 covariances: they may have been computed in float32
+_LEAST_EPS = 1e-11  # assumed precision of float64 covariances, which may have been computed in float32
 
 
 class NotConvergedError(RuntimeError):
@@ -28,14 +28,14 @@ class NotConvergedError(RuntimeError):
 
 
 def as_covariances(values: Any, name: str) -> Tensor:
-    """Return covariances as a tensor in their floating dtype, once they are known to be covariances.
+    """Return covariances as a tensor in their floating dtype, after checking that they are covariances.
 
-    Rounding may make them asymmetric, and eigenvalues negative, by the square root of the dtype's precision in
-    coordinates of unit variance, or by its precision times 32 d relative to the matrix.
+    Asymmetry and negative eigenvalues may be as large as the square root of the dtype's precision in coordinates of
+    unit variance, or as its precision times 32 d relative to the matrix.
 
     Args:
         values: [..., d, d], a tensor or an array.
-        name: what an error calls them.
+        name: their name in error messages.
 
     Raises:
         ValueError: not square, complex, not finite, asymmetric, or with a negative eigenvalue.
@@ -55,7 +55,7 @@ def as_covariances(values: Any, name: str) -> Tensor:
 
 
 def _problem(matrix: Tensor, eps: float) -> str | None:
-    """Say why a matrix [d, d] is no covariance; None if it is one."""
+    """Return the reason why a matrix [d, d] is no covariance; None if it is one."""
     if not matrix.isfinite().all():
         return "holds values that are not finite (NaN or infinity): clean the data that it was computed from"
     std, floor = matrix.diagonal().clamp(min=0).sqrt(), 32 * len(matrix) * eps * float(matrix.norm())
@@ -82,17 +82,17 @@ def transport_map(source: Tensor | np.ndarray, target: Tensor | np.ndarray) -> T
         A, [..., d, d] float64; symmetric positive semi-definite if the source has full rank.
 
     Raises:
-        ValueError: matrices that are no covariances (`as_covariances`), or a target of higher rank than its source: no
-            map can make variance out of none.
+        ValueError: matrices that are no covariances (`as_covariances`), or a target of higher rank than its source,
+            since no map creates variance in new directions.
     """
     return _pairwise(_Map, source=source, target=target)
 
 
 def bures_distance(first: Tensor | np.ndarray, second: Tensor | np.ndarray) -> Tensor:
-    """2-Wasserstein distance between centred Gaussians (Bures distance), [...] for covariances [..., d, d].
+    """Return the 2-Wasserstein distance between centred Gaussians, [...] for covariances [..., d, d].
 
-    Not squared. Accurate for near-equal covariances: no difference of traces is taken. Differentiable where both have
-    full rank; the backward pass raises ValueError elsewhere.
+    The Bures distance, not squared. It is accurate for nearly equal covariances, as no difference of traces is taken.
+    Differentiable where both have full rank; the backward pass raises ValueError elsewhere.
 
     Raises:
         ValueError: matrices that are no covariances (`as_covariances`).
@@ -106,8 +106,8 @@ class Barycenter:
 
     Attributes:
         covariance: S, [d, d] float64.
-        excess: after each round, by how much Σ λ_j W₂²(Σ_j, S) is estimated to be above its minimum, relative
-            to the variance Σ λ_j tr Σ_j; the first round gives no estimate (infinity).
+        excess: estimate, after each round, of Σ λ_j W₂²(Σ_j, S) above its minimum, relative to the variance
+            Σ λ_j tr Σ_j; infinity after the first round, which gives no estimate.
     """
 
     covariance: Tensor
@@ -117,15 +117,15 @@ class Barycenter:
 def barycenter(
     covariances: Tensor | np.ndarray, weights: Any = None, *, tolerance: float = 1e-16, max_rounds: int = 200
 ) -> Barycenter:
-    """Bures-Wasserstein barycenter: S with S = Σ λ_j (S^½ Σ_j S^½)^½ (Lemma 2.4), the least Σ λ_j W₂²(Σ_j, S).
+    """Return the Bures-Wasserstein barycenter S = Σ λ_j (S^½ Σ_j S^½)^½ (Lemma 2.4), which minimises Σ λ_j W₂²(Σ_j, S).
 
     Args:
         covariances: [k, d, d].
         weights: λ, [k] numbers, not negative; normalised to sum to one; equal by default.
-        tolerance: excess of the objective to stop at, relative to the variance. At its least the objective is flat:
-            S itself is off by about the root, a hundred-millionth of its size by default, and by 1e-4 to 1e-5 at 1e-9.
-            The default is the least that rounding allows even at condition numbers of 1e10.
-        max_rounds: rounds allowed; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
+        tolerance: excess of the objective at which to stop, relative to the variance. The objective is flat at its
+            minimum, so the relative error of S is about the square root: 1e-8 by default, and 1e-4 to 1e-5 for a
+            tolerance of 1e-9. The default is the least that rounding allows even at condition numbers of 1e10.
+        max_rounds: maximum number of rounds; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
 
     Raises:
         ValueError: matrices that are no covariances (`as_covariances`), or weights that are negative or all zero.
@@ -146,7 +146,9 @@ def barycenter(
         [CovarianceFactor(matrix) for matrix in matrices],
         shares.tolist(),
         (shares.to(matrices)[:, None, None] * matrices).sum(0),
-        Search(tolerance, max_rounds, polar_factor),
+        tolerance=tolerance,
+        max_rounds=max_rounds,
+        polar=polar_factor,
     )
     if not alignment.excess[-1] <= tolerance:
         excess = alignment.excess[-1]
@@ -159,10 +161,10 @@ def barycenter(
 
 
 class _Map(Function):
-    """A of a source and a target covariance [d, d], with A Σ_source A = Σ_target; the numerics are not differentiated.
+    """The map A with A Σ_source A = Σ_target for covariances [d, d], with its gradient in closed form.
 
-    Its differential solves dA Σ_s A + A Σ_s dA = dΣ_t - A dΣ_s A: with Σ_s = F Fᵀ and Fᵀ A F = V diag(p) Vᵀ by one
-    division by p_i + p_j each, which are positive, so that equal eigenvalues are no matter.
+    The differential solves dA Σ_s A + A Σ_s dA = dΣ_t - A dΣ_s A. With Σ_s = F Fᵀ and Fᵀ A F = V diag(p) Vᵀ this takes
+    a division by p_i + p_j, which is positive for equal eigenvalues as well.
     """
 
     @staticmethod
@@ -188,7 +190,7 @@ class _Map(Function):
 
 
 class _Distance(Function):
-    """W of two covariances [d, d]: ∂W² / ∂Σ_a = I - A, A the map from a to b; zero where W is, which is a kink."""
+    """The distance W of two covariances [d, d]: ∂W² / ∂Σ_a = I - A with A the map from a to b, or zero if W is zero."""
 
     @staticmethod
     def forward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
@@ -215,11 +217,11 @@ class _Distance(Function):
 
 def _pairwise(function: type[Function], **covariances: Any) -> Tensor:
     """Apply a function of two covariances [d, d], given by name, to all pairs of a broadcast batch."""
-    given = {name: as_covariances(values, name).double() for name, values in covariances.items()}
+    matrices = {name: as_covariances(values, name).double() for name, values in covariances.items()}
     try:
-        first, second = torch.broadcast_tensors(*given.values())
+        first, second = torch.broadcast_tensors(*matrices.values())
     except RuntimeError:
-        shapes = " and ".join(f"{name} {list(values.shape)}" for name, values in given.items())
+        shapes = " and ".join(f"{name} {list(values.shape)}" for name, values in matrices.items())
         raise ValueError(
             f"{shapes} do not match: give covariances of the same coordinates, one for each pair"
         ) from None

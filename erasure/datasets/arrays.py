@@ -1,4 +1,4 @@
-"""Arrays with labels: vectors such as word-vector averages, hidden states or tables of measurements; or images."""
+"""Labelled arrays: images, or vectors such as averages of word vectors, hidden states or tables of measurements."""
 
 import contextlib
 import logging
@@ -22,27 +22,27 @@ log = logging.getLogger(__name__)
 
 _SUFFIXES = (".npz", ".safetensors")
 _CHANNELS = (1, 3)
-_EXACT = 2**53  # whole numbers up to which float64 tells from their neighbours
-_LEAST = 1e-75  # erasers multiply covariances, fourth powers
+_EXACT = 2**53  # up to which float64 represents all whole numbers
+_LEAST = 1e-75  # least size of values, because erasers compute their fourth powers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays(Source):
     """Vectors [n, d] or images, and labels [n], from one .npz file (opened without pickle) or .safetensors file.
 
-    A vector is kept as d channels of one point, [n, d, 1, 1], so that all that is written for images works on
-    it: coordinates are standardised one by one for training, as channels are, and there is nothing to crop or
-    flip. Its values may be any numbers. Images are uint8, as MedMNIST has them.
+    A vector is kept as d channels of one point, [n, d, 1, 1], so that everything written for images applies to it:
+    coordinates are standardised one by one for training, as channels are, and there is nothing to crop or flip. Its
+    values may be any numbers. Images are uint8, as in MedMNIST.
 
     Args:
         path: the file.
-        x_key: name in it of the training examples: vectors [n, d], any numbers; or images, uint8 [n, H, W],
-            [n, H, W, C] or [n, C, H, W] of C = 1 or 3 channels.
-        y_key: of their labels, [n] or [n, 1] whole numbers or words, or one-hot rows [n, k]; the classes are the
-            different ones, in order.
-        test_x_key: of the examples held out for testing; None to hold out `test_fraction` of the others.
-        test_y_key: of their labels.
-        names: a text file with a line for each training example, in order: what tables and figures call it; None to
+        x_key: name of the array of training examples: vectors [n, d] of any numbers, or images, uint8 [n, H, W],
+            [n, H, W, C] or [n, C, H, W] with C = 1 or 3 channels.
+        y_key: name of the array of their labels: whole numbers or words [n] or [n, 1], or one-hot rows [n, k]. The
+            classes are the distinct labels, in order.
+        test_x_key: name of the array of examples held out for testing; None to hold out `test_fraction` of the others.
+        test_y_key: name of the array of their labels.
+        names: text file with the name of each training example on a line, in order, for tables and figures; None to
             number them.
     """
 
@@ -85,10 +85,10 @@ class Arrays(Source):
         return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=bounded)
 
     def example_names(self, index: Tensor) -> list[str]:
-        """Return names of the training examples at these positions [n] in the file: the lines of `names`, or "row 7".
+        """Return the names of the training examples at these positions [n]: the lines of `names`, or "row 7".
 
         Raises:
-            ValueError: `names` is no text file, or has too few lines.
+            ValueError: `names` is no text file or has too few lines.
         """
         if self.names is None:
             return super().example_names(index)
@@ -104,7 +104,7 @@ class Arrays(Source):
         return [lines[i] for i in index.tolist()]
 
     def content(self) -> str:
-        """Digest of the file."""
+        """Return a digest of the file."""
         return file_checksum(self._file())[:16]
 
     def _file(self) -> Path:
@@ -158,7 +158,7 @@ class Arrays(Source):
         return self._vectors(x, key)[:, :, None, None] if x.ndim <= 2 else self._images(x, key)
 
     def _images(self, x: np.ndarray, key: str) -> Tensor:
-        """[n, C, H, W] uint8."""
+        """Convert to images [n, C, H, W] uint8."""
         channels_last = x[..., None] if x.ndim == 3 else x
         if x.dtype == np.uint8 and 0 not in x.shape and x.ndim < 5:
             if x.ndim == 3 or (x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS):
@@ -175,7 +175,7 @@ class Arrays(Source):
         )
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
-        """[n, d], floating; whole numbers and more than 64 bits become float64. Any byte order will do."""
+        """Convert to vectors [n, d], floating; whole numbers and floats of more than 64 bits become float64."""
         if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
             raise ValueError(
                 f"{self.path}: '{key}' has shape {list(x.shape)} and type {x.dtype}: need numbers [n, d], "
@@ -201,15 +201,15 @@ class Arrays(Source):
         return vectors
 
     def _labels(self, y: np.ndarray, key: str, examples: int) -> np.ndarray:
-        """[n], whole numbers or words; from [n, 1], or one-hot rows [n, k], as well."""
+        """Convert to labels [n], whole numbers or words."""
         where = f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}"
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         elif y.ndim == 2 and y.dtype.kind in "fiub" and ((y == 0) | (y == 1)).all() and (y.sum(1) == 1).all():
             y = y.argmax(1)
         if y.dtype.kind == "f" and y.ndim == 1:
-            if odd := int((~np.isfinite(y)).sum()):
-                raise ValueError(f"{where}: {odd} labels are not finite: drop these rows")
+            if not_finite := int((~np.isfinite(y)).sum()):
+                raise ValueError(f"{where}: {not_finite} labels are not finite: drop these rows")
             if np.abs(y).max(initial=0) > _EXACT:
                 raise ValueError(
                     f"{where}: floating numbers as large as {np.abs(y).max():.0e} are not exact: write words"
@@ -224,10 +224,10 @@ class Arrays(Source):
         return y
 
     def _positions(self, labels: np.ndarray, classes: np.ndarray) -> Tensor:
-        """Labels as integers in 0..k-1."""
+        """Convert labels to integers in 0..k-1."""
         position = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-        if len(odd := labels[classes[position] != labels]):
-            raise ValueError(f"{self.path}: label {odd[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
+        if len(unknown := labels[classes[position] != labels]):
+            raise ValueError(f"{self.path}: label {unknown[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
         return torch.from_numpy(position)
 
 
@@ -244,7 +244,7 @@ def _described(part: Tensor) -> str:
 
 
 def _keys_of(present: Sequence[str]) -> str:
-    """Return the options that choose arrays, as MedMNIST names them where they are there."""
+    """Return the options that select arrays, with the names of MedMNIST if the file has them."""
     medmnist = {
         "x_key": "train_images", "y_key": "train_labels", "test_x_key": "test_images", "test_y_key": "test_labels",
     }  # fmt: skip
@@ -254,10 +254,10 @@ def _keys_of(present: Sequence[str]) -> str:
 
 
 def _npz_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
-    """Return the names of all arrays, and shape and type of those of `keys`, from the headers alone.
+    """Return the names of all arrays, and the shapes and types of those of `keys`, from the headers.
 
     Raises:
-        ValueError: an array's header declares another size than the archive does.
+        ValueError: the header of an array declares another size than the archive.
     """
     headers: dict[str, _Header] = {}
     with zipfile.ZipFile(path) as archive:
@@ -282,7 +282,7 @@ def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _safetensors_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
-    """Return the same for a .safetensors file, which holds no compressed data."""
+    """Return the same for a .safetensors file."""
     dtypes = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "U8": np.uint8}
     with safe_open(path, framework="pt") as file:
         present, headers = sorted(file.keys()), dict[str, _Header]()
@@ -298,10 +298,7 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _peak_bytes(shape: Sequence[int], dtype: np.dtype) -> float:
-    """Return the peak memory of an array: converted values exist in both types, and words are sorted.
-
-    Splitting copies the data.
-    """
+    """Return the peak memory of an array in bytes: values are converted, words are sorted, and splits are copies."""
     count = math.prod(shape)
     if dtype.kind in "US":
         return 3.0 * count * dtype.itemsize
@@ -311,6 +308,6 @@ def _peak_bytes(shape: Sequence[int], dtype: np.dtype) -> float:
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:
-    """Return the same numbers; bfloat16 and 8-bit floats, which NumPy lacks, in float32, which holds them exactly."""
+    """Convert to an array; bfloat16 and 8-bit floats, which NumPy lacks, become float32, which is exact."""
     known = not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.float32, torch.float64)
     return (tensor if known else tensor.float()).numpy()

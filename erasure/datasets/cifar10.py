@@ -16,7 +16,7 @@ with needs("torchvision"):
 class Cifar10(Published):
     """50,000 training and 10,000 test images in <root>/cifar-10-batches-py (Krizhevsky 2009).
 
-    The files are pickles, which may run anything: they are opened only after their checksums were compared.
+    The files are pickles, which can run any code. They are opened only after their checksums have been verified.
     """
 
     version = 1

@@ -1,4 +1,4 @@
-"""A dataset restricted to some of its classes, and where its images stand in the whole."""
+"""A dataset restricted to some of its classes, and the positions of its images in the whole dataset."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class ClassSubset(Source):
 
     @classmethod
     def of(cls, base: Source, classes: Sequence[int | Sequence[int]]) -> "ClassSubset":
-        """Return `base` restricted to `classes`, all else unchanged."""
+        """Return `base` restricted to `classes`."""
         shared = {field.name: getattr(base, field.name) for field in fields(Source)}
         merged = tuple((c,) if isinstance(c, int) else tuple(c) for c in classes)
         return cls(**shared, base=base, classes=merged)
@@ -50,7 +50,7 @@ class ClassSubset(Source):
 
     @property
     def _notation(self) -> list[int | list[int]]:
-        """The classes, with single labels instead of tuples of one."""
+        """The classes as lists of labels, or a label for a class of one."""
         return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
     def load(self) -> RawImages:
@@ -66,14 +66,14 @@ class ClassSubset(Source):
         return self.base.identity() | {"classes": self._notation}
 
     def warn_of_other_numbers(self, class_names: Sequence[str]) -> None:
-        """Say which classes these are where their names are numbers too, but other ones: labels count from 0."""
+        """Log the names of the classes if they are numbers other than the labels, which count from 0."""
         called = {label: class_names[label] for labels in self.classes for label in labels if label < len(class_names)}
         numbers = all(name.removeprefix("-").isdecimal() for name in class_names)
         if numbers and any(int(name) != label for label, name in called.items()):
             log.warning("classes=%s of %s are called %s", self._notation, self.name, ", ".join(called.values()))
 
     def restrict(self, raw: RawImages) -> RawImages:
-        """Select images of the chosen classes; raises ValueError for a class that the dataset does not have."""
+        """Select images of the chosen classes; raise ValueError for a class that the dataset does not have."""
         k = len(raw.class_names)
         selected = [label for merged in self.classes for label in merged]
         if not 0 <= min(selected) <= max(selected) < k:
@@ -94,14 +94,14 @@ class ClassSubset(Source):
 
 
 def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
-    """Return how many images of each part are selected; parts are consecutive."""
+    """Return the number of selected images of each part; parts are consecutive."""
     if not parts:
         return {}
     return {name: int(mask.sum()) for name, mask in zip(parts, selected.split([*parts.values()]), strict=True)}
 
 
 def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Return for each split the positions of its images in `raw`, the source's `whole_images`, and their labels."""
+    """Return, for each split, the positions of its images in `raw`, the `whole_images` of a source, and the labels."""
     numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)

@@ -1,4 +1,4 @@
-"""A planted test bed: two classes that differ in chosen cumulants of single directions, and in nothing else."""
+"""Planted data: two classes that differ only in chosen cumulants of single directions."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,20 +12,21 @@ from erasure.store.checked_files import digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cumulants(Source):
-    """Gaussian vectors [n, d] whose classes differ in planted cumulants, each along its random direction.
+    """Gaussian vectors [n, d] whose classes differ in planted cumulants, each along a random direction.
 
-    A direction has mean 0 and variance 1, but for what is planted in it, and no other cumulant up to the fourth
-    differs between classes. Planted directions are scaled by 2, so that they are those of largest variance. Cumulants
-    of single directions in Gaussian noise are the mixed-cumulant model of Székely et al. 2024.
+    Apart from the planted cumulant a direction has mean 0 and variance 1, and no other cumulant up to the fourth
+    differs between classes. Planted directions are scaled by 2 to have the largest variance. Cumulants of single
+    directions in Gaussian noise are the mixed-cumulant model of Székely et al. 2024.
 
     Args:
-        n: examples, half of each class.
-        d: dimensions, at least four.
-        mean: means are ± this, in standard deviations; 0 plants nothing.
-        covariance: variances are 1 ± this, below 1.
-        skewness: third cumulants are ± this, of a gamma distribution and its mirror image.
-        kurtosis: fourth cumulants are ± this, at most 2: normals of two variances, and two normals of one variance.
-        seed: of the examples and directions.
+        n: number of examples, half of each class.
+        d: number of dimensions, at least four.
+        mean: means are plus and minus this, in standard deviations; 0 plants nothing.
+        covariance: variances are 1 plus and minus this, which is below 1.
+        skewness: third cumulants are plus and minus this, of a gamma distribution and its mirror image.
+        kurtosis: fourth cumulants are plus and minus this, at most 2: a mixture of normals of two variances, and one of
+            normals of two means.
+        seed: seed of the examples and directions.
     """
 
     n: int = 5_000
@@ -83,7 +84,7 @@ class Cumulants(Source):
 
 
 def _standard_gamma(shape: float, n: int, generator: torch.Generator) -> Tensor:
-    """Draw from a gamma distribution of mean 0 and variance 1 by inverting its distribution function on a grid."""
+    """Draw from a gamma distribution of mean 0 and variance 1, by its inverse distribution function on a grid."""
     grid = torch.linspace(-(shape**0.5), 12.0, 200_001, dtype=torch.float64)
     cumulative = torch.special.gammainc(
         torch.tensor(shape, dtype=torch.float64), (grid * shape**0.5 + shape).clamp(min=0)

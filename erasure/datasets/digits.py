@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: real scans, embedded in the package, nothing to download."""
+"""The handwritten digits of scikit-learn: real scans that the package contains, without a download."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.optional_packages import needs
 from erasure.store.checked_files import digest
 
-_CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, as every release so far embeds them
+_CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, the same in all releases so far
 
 
 @dataclass(frozen=True, kw_only=True)

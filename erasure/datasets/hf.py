@@ -1,4 +1,4 @@
-"""Any image-classification dataset in the Hugging Face format: on the hub, in a folder, or one parquet file."""
+"""Image-classification datasets in the Hugging Face format: on the hub, in a folder, or in one parquet file."""
 
 import contextlib
 import itertools
@@ -41,16 +41,16 @@ _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datase
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceTable(Source):
-    """Examples and labels from two columns of a table, read without running any code that comes with the data.
+    """Examples and labels from two columns of a table, read without running code from the dataset.
 
     Args:
         path: name on the hub, or a local folder or parquet file.
-        config: the dataset's configuration, where it has several.
-        revision: commit, branch or tag on the hub; None for the newest when it is fetched.
+        config: configuration of the dataset, if it has several.
+        revision: commit, branch or tag on the hub; None for the newest at the time of the download.
         train_split: name of the training split.
         test_split: name of the split that is held out; None to hold out `test_fraction` of the training split.
         label_column: name of the column of labels: classes, whole numbers from 0, or words.
-        root: folder that datasets from the hub are fetched to.
+        root: folder to which datasets from the hub are downloaded.
     """
 
     path: str
@@ -91,12 +91,12 @@ class HuggingFaceTable(Source):
 
     @abstractmethod
     def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        """Return inputs [n, C, H, W] and labels of a split, and the names of its classes where the data has them."""
+        """Return inputs [n, C, H, W] and labels of a split, and the names of its classes if the data has them."""
 
     def content(self) -> str:
         """Return a digest of the names and checksums of all files, independent of their folder.
 
-        Files of class names that differ are part of it, as labels are then matched by name.
+        If files have different class names these are included, because labels are then matched by name.
         """
         location = self._location()
         checksums = hub_download.checksums(location)
@@ -141,7 +141,7 @@ class HuggingFaceTable(Source):
         return self._fetched
 
     def _builder(self) -> Any:
-        """Return the library's description of all splits, whose files lie in the dataset's folder."""
+        """Return the description of all splits by the `datasets` library; their files lie in the dataset's folder."""
         with needs("hub"):
             import datasets  # takes three seconds
 
@@ -150,7 +150,7 @@ class HuggingFaceTable(Source):
             raise ValueError(f"path={self.path}: a folder's name has a bracket, which begins a pattern: rename it")
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported by us
         with self._explained(self.train_split):
-            _ = _configurations(location)  # refuses addresses, which the library would ask for
+            _ = _configurations(location)  # refuses addresses, which the library would open
             where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
             if (saved := _saved_files(location)) is not None:
                 where, files = "arrow", {split: [str(file) for file in listed] for split, listed in saved.items()}
@@ -161,7 +161,7 @@ class HuggingFaceTable(Source):
     def _rows(
         self, builder: Any, split: str, key: str, feature: Any = None, kind: type = object
     ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
-        """Read inputs of a type, from the column that option `key` names, with labels; and class names, if any."""
+        """Read inputs from the column that option `key` names, with labels; also return class names, if any."""
         with needs("hub"):
             import datasets
 
@@ -177,7 +177,9 @@ class HuggingFaceTable(Source):
                 raise ValueError(f"its files number the classes differently, {one} and {other}: write it again")
             table: Any = builder.as_streaming_dataset(split=split)
             names = stored.pop() if stored else _names(table.features, label)
-            if names is not None and names != _names(table.features, label):  # those of another split, or of README.md
+            if names is not None and names != _names(
+                table.features, label
+            ):  # names from another split, or from README.md
                 alone = datasets.load_dataset_builder(Path(files[0]).suffix[1:], data_files={split: files})
                 table = alone.as_streaming_dataset(split=split)
             present = list(table.features or next(iter(table)))
@@ -185,7 +187,7 @@ class HuggingFaceTable(Source):
             if name not in present:
                 raise ValueError(f"{option}={name}: {self.path} has no such column; choose from {', '.join(present)}")
         table = table.select_columns([*columns])
-        if feature is not None and table.features is not None:  # of .csv files it is None
+        if feature is not None and table.features is not None:  # None for .csv files
             table = table.cast_column(column, feature)
 
         def rows() -> Iterator[tuple[Any, Any]]:
@@ -203,7 +205,7 @@ class HuggingFaceTable(Source):
         return rows(), names
 
     def _require_images_in_splits(self, names: Iterable[str]) -> None:
-        """Refuse images of which the library would read some: where it guesses splits from the names of others."""
+        """Refuse images if the library would read only some, because it guesses splits from names of files."""
         location = self._location()
         if not location.is_dir() or _saved_files(location) is not None or _configurations(location):
             return
@@ -212,7 +214,7 @@ class HuggingFaceTable(Source):
         if any(
             file.suffix.lower() in _TABLES and file.stem != "metadata" for file in files if file.name not in _METADATA
         ):
-            return  # whose cells may name images
+            return  # cells of tables may name images
         by_folder = [image for image in images if any(map(_SPLIT_WORD.search, image.parent.parts))]
         in_splits = by_folder or [image for image in images if _SPLIT_WORD.search(image.name)]
         if in_splits and len(in_splits) < len(images):
@@ -223,14 +225,14 @@ class HuggingFaceTable(Source):
             )
 
     def _warn_of_what_is_left_out(self, data_files: Mapping[str, set[str]], read: Mapping[str, int]) -> None:
-        """Compare files with examples.
+        """Warn of files that belong to no split, and of images that are not read.
 
         Args:
-            data_files: the paths of every split.
-            read: the number of examples of those that were read.
+            data_files: paths of the files of every split.
+            read: number of examples of each split that was read.
         """
         left_out = {f"files of split {split}": len(data_files[split]) for split in data_files.keys() - read.keys()}
-        for split, files in data_files.items():  # images that a metadata file does not name
+        for split, files in data_files.items():  # a metadata file need not name all images
             images = sum(Path(file).suffix.lower() in image_decoding.SUFFIXES for file in files)
             if split in read and images > read[split]:
                 left_out[f"images of split {split}"] = images - read[split]
@@ -252,7 +254,7 @@ class HuggingFaceTable(Source):
     def _explained(self, split: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # the libraries' readers raise whatever damaged files lead them to
+        except Exception as error:  # readers of damaged files raise errors of any type
             reason = " ".join(str(error).split())[:200] or "it is empty"
             raise ValueError(
                 f"split {split} of path={self.path} cannot be read ({reason}): "
@@ -277,9 +279,9 @@ class HuggingFace(HuggingFaceTable):
     version = 1
 
     def example_names(self, index: Tensor) -> list[str]:
-        """Return the image files of the training examples at these positions [n]; "row 7" where the table names none.
+        """Return the image files of the training examples at these positions [n], or "row 7" for rows without a file.
 
-        A file of the dataset's folder is named relative to it.
+        Files in the folder of the dataset are named relative to it.
         """
         rows, _ = self._images(self._builder(), self.train_split)
         folder, wanted = _folder(self._location()).resolve(), set(index.tolist())
@@ -290,7 +292,7 @@ class HuggingFace(HuggingFaceTable):
         ]
 
     def _images(self, builder: Any, split: str) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
-        """Read image files, not decoded, with labels; and class names, if any."""
+        """Read image files, without decoding them, with labels; also return class names, if any."""
         with needs("hub"):
             import datasets
 
@@ -318,12 +320,12 @@ def _folder(location: Path) -> Path:
 
 
 def _saved_files(location: Path) -> dict[str, list[Path]] | None:
-    """Return the files of each split of a folder that `save_to_disk` has written; None for any other.
+    """Return the files of each split of a folder that `save_to_disk` wrote; None for other folders.
 
-    Other .arrow files there are those that `map` leaves, which belong to no dataset.
+    Other .arrow files in it are left by `map` and belong to no dataset.
 
     Raises:
-        ValueError: its lists cannot be read.
+        ValueError: its lists of files cannot be read.
     """
     try:
         if (location / "dataset_dict.json").is_file():
@@ -347,10 +349,10 @@ def _is_extra_arrow(file: Path, listed: set[Path]) -> bool:
 
 
 def _configurations(location: Path) -> list[Any]:
-    """Return the configurations that a dataset's README.md declares.
+    """Return the configurations that the README.md of a dataset declares.
 
     Raises:
-        ValueError: its metadata is broken, names addresses on other machines, or is in a file that has no checksum.
+        ValueError: the metadata is invalid, names addresses on other machines, or is in a file without a checksum.
     """
     if (location / ".huggingface.yaml").exists():
         raise ValueError(f"{location}/.huggingface.yaml is not read: move its lines into README.md, and delete it")
@@ -363,7 +365,7 @@ def _configurations(location: Path) -> list[Any]:
         card = yaml.safe_load(block[1])
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())[:160]
-        raise ValueError(f"{readme} begins with broken metadata ({reason}): mend it, or delete the lines") from error
+        raise ValueError(f"{readme} begins with broken metadata ({reason}): fix it, or delete the lines") from error
     configurations = card.get("configs") if isinstance(card, dict) else None
     if address := next((text for text in _texts(configurations) if "://" in text), None):
         raise ValueError(f"{readme} names a file outside its folder: {address}: download it, and name the file")
@@ -385,7 +387,7 @@ def _names(features: Any, label: str) -> tuple[str, ...] | None:
 
 
 def _stored_names(file: Path, label: str) -> tuple[str, ...] | None:
-    """Return the class names that a .parquet or .arrow file gives the numbers in a column; None where it has none."""
+    """Return the class names of a column in a .parquet or .arrow file; None if it has none."""
     try:
         if file.suffix == ".parquet":
             schema = pq.read_schema(file)
@@ -396,14 +398,14 @@ def _stored_names(file: Path, label: str) -> tuple[str, ...] | None:
             return None
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(map(str, features[label]["names"]))
-    except (OSError, ValueError, KeyError, TypeError):  # a damaged file is reported by whoever reads its rows
+    except (OSError, ValueError, KeyError, TypeError):  # a damaged file is reported when its rows are read
         return None
 
 
 def _require_below(location: Path, files: set[str]) -> None:
-    """Refuse a dataset whose README.md names data elsewhere: in another folder of this machine, or on another machine.
+    """Refuse a dataset whose README.md names data in another folder or on another machine.
 
-    Links to files are not followed: the hub's cache consists of them.
+    Links to files are not resolved, because the cache of the hub consists of links.
     """
     folder = _folder(location)
     folders = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
@@ -413,10 +415,10 @@ def _require_below(location: Path, files: set[str]) -> None:
 
 
 def _file_below(location: Path, name: str, where: str) -> Path:
-    """Open a file that a cell of a table names, relative to the dataset's folder.
+    """Return the path of a file that a cell of a table names, relative to the dataset's folder.
 
     Raises:
-        ValueError: it lies elsewhere, also through a link: it may be any private image of this machine.
+        ValueError: the file, or the target of a link, lies elsewhere, where it could be any private image.
     """
     folder = _folder(location).resolve()
     file = (folder / name).resolve()
@@ -426,20 +428,20 @@ def _file_below(location: Path, name: str, where: str) -> Path:
 
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:
-    """Names of classes that the data does not name: its words in order, or 0, 1, ... up to the largest number."""
+    """Return class names for data without any: its words in order, or 0, 1, ... up to the largest number."""
     if missing := sum(label is None or label != label for label in labels):
         raise ValueError(f"{where}: {missing} of {len(labels)} labels are missing: drop these rows, or fill them in")
     if all(isinstance(label, str) for label in labels):
         return tuple(sorted(set(labels)))
     whole = (int, float)  # a column of whole numbers that once had missing values is floating
-    odd = [j for j in labels if not isinstance(j, whole) or not 0 <= j < len(labels) or j != int(j)]
-    if odd:
-        raise ValueError(f"{where}: {odd[0]!r} is no class; need whole numbers from 0, words, or named classes")
+    invalid = [j for j in labels if not isinstance(j, whole) or not 0 <= j < len(labels) or j != int(j)]
+    if invalid:
+        raise ValueError(f"{where}: {invalid[0]!r} is no class; need whole numbers from 0, words, or named classes")
     return tuple(str(j) for j in range(int(max(labels)) + 1))
 
 
 def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:
-    """Labels [n] as integers in 0..k-1."""
+    """Convert labels [n] to integers in 0..k-1."""
     number: dict[Any, int] = {name: j for j, name in enumerate(names)} | {j: j for j in range(len(names))}
     for i, label in enumerate(labels):
         if number.get(label) is None:

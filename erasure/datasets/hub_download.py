@@ -1,4 +1,4 @@
-"""A dataset's files as a folder: fetched from the Hugging Face hub whole or not at all, known by their checksums."""
+"""Download of a dataset from the Hugging Face hub to a folder, whole or not at all, with checksums of its files."""
 
 import shutil
 from pathlib import Path, PurePosixPath
@@ -9,18 +9,18 @@ from erasure.store.atomic_files import remove, write_text
 from erasure.store.checked_files import file_checksum
 from erasure.store.lease import Lease
 
-SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
+SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file
 
 
 def fetch_repository(repository: str, revision: str | None, folder: Path) -> None:
-    """Bring every file of a dataset repository to `folder`, which appears once all are there and verified.
+    """Download every file of a dataset repository to `folder`, which appears once all files are verified.
 
-    An interrupted download continues where it was; of several that want the same, one downloads. A folder that
-    is there already is checked and, where it is damaged, repaired.
+    An interrupted download is resumed. If several processes need the same dataset, one downloads it. An existing folder
+    is checked, and repaired if it is damaged.
 
     Raises:
-        FetchError: a file differs from the hub's checksum.
-        Exception: whatever the hub's library raises without a network or an account.
+        FetchError: a file differs from its checksum on the hub.
+        Exception: errors of the library of the hub, without a network or an account.
     """
     with needs("hub"):
         from huggingface_hub import HfApi, snapshot_download  # takes a second
@@ -33,8 +33,8 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
             folder.replace(partial)
         published = HfApi().dataset_info(repository, revision=revision, files_metadata=True)
         snapshot_download(repository, repo_type="dataset", revision=published.sha, local_dir=partial)
-        shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's notes on the download
-        for old in (partial / SUMS, *partial.glob(f".{SUMS}.*.tmp")):  # of a folder under repair, of a killed writer
+        shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's state of the download
+        for old in (partial / SUMS, *partial.glob(f".{SUMS}.*.tmp")):  # left by a repair or by a writer that was killed
             remove(old)
         sums = checksums(partial)
         for file in published.siblings or []:
@@ -43,15 +43,15 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
                 continue
             if file.rfilename not in sums or expected not in (None, sums[file.rfilename]):
                 (partial / file.rfilename).unlink(missing_ok=True)
-                raise FetchError(f"{file.rfilename} of {repository} did not come as the hub has it: try again")
+                raise FetchError(f"{file.rfilename} of {repository} differs from the file on the hub: try again")
         write_text(partial / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
         partial.replace(folder)
 
 
 def checksums(root: Path) -> dict[str, str]:
-    """Relative path -> SHA-256 of a file or of all files in a folder, hidden ones left out.
+    """Return the SHA-256 of a file, or of all files in a folder except hidden ones, by relative path.
 
-    Taken from the folder's `SHA256SUMS`, or computed where there is none.
+    They are read from the `SHA256SUMS` of the folder, or computed if there is none.
     """
     if root.is_file():
         return {root.name: file_checksum(root)}
@@ -62,16 +62,13 @@ def checksums(root: Path) -> dict[str, str]:
 
 
 def file_names(root: Path) -> list[str]:
-    """Return the relative paths of all files in a folder, in order, hidden ones left out."""
+    """Return the relative paths of all files in a folder except hidden ones, in order."""
     names = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     return sorted(filter(_is_data, names))
 
 
 def damage(root: Path) -> str | None:
-    """Compare a folder's files with its `SHA256SUMS`; return what is missing or damaged, if anything.
-
-    A folder without `SHA256SUMS` is not checked.
-    """
+    """Compare the files of a folder with its `SHA256SUMS`, if there is one; return the first problem, or None."""
     if not (root / SUMS).is_file():
         return None
     for name, expected in checksums(root).items():

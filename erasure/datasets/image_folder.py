@@ -1,4 +1,4 @@
-"""Any dataset kept as one folder per class: <root>/<split>/<class>/*.png, *.jpg and other formats."""
+"""Datasets with one folder per class: <root>/<split>/<class>/*.png, *.jpg and other formats."""
 
 import hashlib
 import logging
@@ -26,14 +26,14 @@ _HELD_OUT = ("test", "testing", "val", "valid", "validation")  # in order of pre
 class ImageFolder(Source):
     """Images below <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
 
-    Upper case and the names training and testing are understood. An image in a deeper folder belongs to the class
-    whose folder it is below. Links are followed. Hidden files and folders, files that are no images, and folders of
-    other names are left out, which a warning counts. `erasure.image_decoding.SUFFIXES` are the formats, and
-    `erasure.image_decoding.decode` says how 16-bit values, palettes, CMYK, transparency and orientation are read.
+    Upper case and the names training and testing are accepted. An image in a deeper folder belongs to the class whose
+    folder contains it. Links are followed. Hidden files and folders, files that are no images, and folders of other
+    names are left out, and a warning counts them. See `erasure.image_decoding.SUFFIXES` for the formats, and
+    `erasure.image_decoding.decode` for 16-bit values, palettes, CMYK, transparency and orientation.
 
     Args:
-        root: the folder that holds the splits.
-        size: side in pixels that images are resized to; None where all have one size already.
+        root: the folder of the splits.
+        size: side in pixels to which images are resized; None if all have the same size.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
     """
 
@@ -66,7 +66,7 @@ class ImageFolder(Source):
         return RawImages(self._read(train, classes), self._read(test, classes) if test else None, tuple(classes))
 
     def content(self) -> str:
-        """Digest of every image's relative path and content."""
+        """Return a digest of the relative path and content of every image."""
         content = hashlib.sha256(f"decoded {image_decoding.VERSION}\n".encode())
         for folder in self._folders():
             for path in self._split(folder):
@@ -83,7 +83,7 @@ class ImageFolder(Source):
         return Path(self.root).expanduser()
 
     def _folders(self) -> list[Path]:
-        """Return the folder of training images, and those of held-out images, the one to read first."""
+        """Return the folder of training images, then those of held-out images in order of preference."""
         by_name = {path.name.lower(): path for path in sorted(self._root.glob("*")) if path.is_dir()}  # test, not Test
         train, held_out = ([by_name[name] for name in names if name in by_name] for names in (_TRAIN, _HELD_OUT))
         if not train:
@@ -96,8 +96,8 @@ class ImageFolder(Source):
     def _split(self, folder: Path) -> dict[Path, str]:
         """Return the images of a split, in order, and their classes."""
         images = {path: path.relative_to(folder).parts[0] for path in _images(folder)}
-        if odd := next((path for path in images if not path.is_file()), None):
-            raise ValueError(f"{odd} is no regular file, or a link to nothing: replace or delete it")
+        if irregular := next((path for path in images if not path.is_file()), None):
+            raise ValueError(f"{irregular} is no regular file, or a link to nothing: replace or delete it")
         classes = {path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)}
         if empty := sorted(classes - {*images.values()}):
             others = _counts(_reason(path, folder) for path in _files(folder / empty[0]))
@@ -132,7 +132,7 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield everything below a folder that is no folder; links are followed, unless to a folder that they are below."""
+    """Yield all files below a folder; links are followed, unless they lead to a folder that contains them."""
     for place, folders, names in os.walk(folder, followlinks=True):
         real = Path(place).resolve()
         folders[:] = [name for name in folders if not real.is_relative_to((Path(place) / name).resolve())]
@@ -140,7 +140,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _reason(path: Path, folder: Path) -> str | None:
-    """Return as what a file of a split is left out; None for an image that is read."""
+    """Return why a file of a split is left out; None for an image that is read."""
     inner = path.relative_to(folder).parts
     if any(_is_hidden(part) for part in inner):
         return "hidden files"

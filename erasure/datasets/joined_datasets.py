@@ -1,4 +1,4 @@
-"""Several datasets in one task, to compare the information of their examples."""
+"""Several datasets as one task, for comparing the information of their examples."""
 
 import itertools
 from collections.abc import Mapping
@@ -16,27 +16,26 @@ from erasure.store.checked_files import fingerprint
 with needs("torchvision"):
     from torchvision.transforms.v2 import functional as F
 
-_SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question of splits
+_SAMPLE_SEED = 0  # of `images_per_part`, as the selection does not depend on splits
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedDatasets(Source):
-    """Images of several datasets with as many classes each, brought to one size.
+    """Images of several datasets with the same number of classes, resized to one size.
 
-    Classes correspond by name where all parts have the same names, whatever their order. Parts of other names
-    correspond by number.
+    Classes correspond by name if all parts have the same names, in any order, and by number otherwise.
 
-    Where every part has an official test split, these together are the mixture's. Else all images of all parts,
-    official test images included, are pooled and split as those of any dataset. How the parts themselves would be
-    split, flipped or normalised has no effect. Images are 8-bit, 0..255, unless a part's are floating.
+    If every part has an official test split, the test split of the mixture consists of these. Otherwise all images of
+    all parts, official test images included, are pooled and split like those of any dataset. Settings of the parts for
+    splits, flips and normalisation have no effect. Images are 8-bit, 0..255, unless a part has floating images.
 
     Args:
-        parts: by name, in order.
-        size: side in pixels that all images are brought to, bilinear, antialiased.
-        channels: 3 for colour, grey images being repeated; 1 for grey, colours being turned into luminance
-            (0.2989 R + 0.587 G + 0.114 B, as torchvision does).
-        images_per_part: of each part's images, training and test (or pooled), at most so many, a fixed stratified
-            sample: for parts of very different size. None for all.
+        parts: datasets by name, in order.
+        size: side in pixels to which all images are resized (bilinear, antialiased).
+        channels: 3 for colour, with grey images repeated; 1 for grey, with colours converted to luminance
+            (0.2989 R + 0.587 G + 0.114 B, as in torchvision).
+        images_per_part: maximum number of training and of test images (or of pooled images) of each part, a fixed
+            stratified sample for parts of very different size; None for all.
 
     Raises:
         ValueError: no parts, or a number out of range.
@@ -69,10 +68,11 @@ class JoinedDatasets(Source):
             part.fetch()
 
     def load(self) -> RawImages:
-        """Concatenate the parts' images; `RawImages.parts` says how many of each.
+        """Concatenate the images of the parts; `RawImages.parts` has the number of each.
 
-        Raises ValueError for parts with different numbers of classes, or that share some names of classes which do not
-        correspond, or that are vectors.
+        Raises:
+            ValueError: parts with different numbers of classes, with shared class names that do not correspond, or
+                with vectors.
         """
         raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)
@@ -102,7 +102,7 @@ class JoinedDatasets(Source):
             raise ValueError(f"{vectors[0]} holds vectors, which cannot be brought to one size: choose images")
 
     def _brought(self, part: LabelledImages, max_value: int, floating: bool) -> LabelledImages:
-        """Draw a sample of a part's images, [n, channels, size, size], 0..255 or floating."""
+        """Sample and resize the images of a part, [n, channels, size, size], 0..255 or floating."""
         if self.images_per_part is not None and len(part) > self.images_per_part:
             part = part[stratified_split(part.labels, self.images_per_part, _SAMPLE_SEED)[1]]
         images = _values(part.images, max_value, floating)
@@ -122,7 +122,7 @@ def _renumbered(raw: RawImages, names: tuple[str, ...]) -> RawImages:
 
 
 def _require_corresponding(names: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse parts that correspond by number where the number of a class is not what its name says."""
+    """Refuse parts that correspond by number if names of classes contradict the numbers."""
     for (part, listed), (other, others) in itertools.combinations(names.items(), 2):
         for name in sorted({*listed} & {*others}):
             if (one := listed.index(name)) != (two := others.index(name)):
@@ -147,7 +147,7 @@ def _joined(parts: list[LabelledImages]) -> LabelledImages:
 
 
 def _values(images: Tensor, max_value: int, floating: bool) -> Tensor:
-    """uint8 0..max_value to 0..255, or to 0..1 in float32; floating images are on that scale already."""
+    """Scale uint8 images to 0..255, or to 0..1 in float32 if `floating`, the scale of floating images."""
     if images.is_floating_point():
         return images.float()
     if floating:

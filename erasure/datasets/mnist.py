@@ -22,7 +22,7 @@ _FOLDER = "MNIST/raw"  # torchvision's
 class Mnist(Published):
     """60,000 training and 10,000 test images in <root>/MNIST/raw/*.gz (LeCun et al. 1998).
 
-    Only the compressed files have published checksums, and they are read; torchvision would read unpacked copies
+    Only the compressed files have published checksums, so these are read. torchvision would read unpacked copies
     without a check.
     """
 

@@ -1,4 +1,4 @@
-"""A dataset with shuffled labels: a network can only learn what the eraser has written into it."""
+"""A dataset with shuffled labels, of which a network can learn only what an eraser has added."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,14 +12,15 @@ from erasure.store.checked_files import fingerprint
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledLabels(Source):
-    """The images of another dataset with its labels in random order (Zhang et al. 2017), in each split for itself.
+    """The images of another dataset, with its labels in random order in each split (Zhang et al. 2017).
 
-    An eraser that sees labels treats each class by itself, held-out images too: classes that differ by chance alone
-    show whether networks read that. Splits, flips and normalisation are this dataset's, whatever the images' would be.
+    An eraser that uses labels maps each class separately, also in held-out data. With classes that differ only by
+    chance, held-out accuracy shows whether networks detect these maps. Splits, flips and normalisation are set for this
+    dataset, whatever they are for the images.
 
     Args:
         images: the dataset.
-        label_seed: of the order.
+        label_seed: seed of the order.
     """
 
     images: Source

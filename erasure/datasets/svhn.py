@@ -18,8 +18,8 @@ _SPLITS = ("train", "test")
 class Svhn(Published):
     """73,257 training and 26,032 test images in <root>/{train,test}_32x32.mat (Netzer et al. 2011).
 
-    Classes are as unequal as in the streets: there are three times as many ones as nines. The files call the
-    digit zero 10; here its label is 0.
+    Classes are unequal: there are three times as many ones as nines. The digit zero has label 10 in the files and
+    label 0 here.
     """
 
     version = 1

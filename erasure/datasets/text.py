@@ -1,4 +1,4 @@
-"""Texts as the means of their words' vectors: Harutyunyan et al. 2021, appendix A.8."""
+"""Texts as means of the vectors of their words (Harutyunyan et al. 2021, appendix A.8)."""
 
 import functools
 import logging
@@ -29,20 +29,20 @@ _SHOWN = 60  # characters of a text in figures
 
 @dataclass(frozen=True, kw_only=True)
 class MeanWordVectors(HuggingFaceTable):
-    """Texts and labels from two columns of a Hugging Face table; of each text the mean of its words' vectors.
+    """Texts and labels from two columns of a Hugging Face table; a text is the mean of the vectors of its words.
 
-    Words are runs of letters, digits and combining marks in lower case and normal form C, markup left out; those that
-    have no vector do not count. Languages without blanks between words need them. A text of which no word has a vector
-    is the zero vector, which a line says. A vector is kept as d channels of one point, float32
-    [n, d, 1, 1], as in `Arrays`.
+    Words are runs of letters, digits and combining marks, in lower case and normal form C, without markup. Words
+    without a vector do not count. Texts in languages without blanks between words have to be segmented first. A text
+    without any known word becomes the zero vector, and a warning counts such texts. A vector is kept as d channels of
+    one point, float32 [n, d, 1, 1], as in `Arrays`.
 
     Args:
-        vectors: a text file with a word and its d numbers on each line, as GloVe is published; a first line of two
-            numbers, as word2vec writes, is passed over.
+        vectors: text file with a word and its d numbers on each line, the format of GloVe; a first line of two numbers,
+            as in word2vec, is skipped.
         text_column: name of the column of texts.
 
     Raises:
-        ValueError: `vectors` is not here or not such a file, when the texts are loaded.
+        ValueError: `vectors` is missing or no such file; raised when texts are loaded.
     """
 
     vectors: str
@@ -59,12 +59,12 @@ class MeanWordVectors(HuggingFaceTable):
         return replace(super().load(), bounded=False)
 
     def content(self) -> str:
-        """Digest of the texts' files and of the vectors'."""
+        """Return a digest of the files of texts and vectors."""
         vectors = file_checksum(self._file())  # first: texts can be fetched, vectors cannot
         return fingerprint({"texts": super().content(), "vectors": vectors})
 
     def example_names(self, index: Tensor) -> list[str]:
-        """Return the number of words of the training texts at these positions [n], and their beginnings."""
+        """Return the number of words and the beginning of the training texts at these positions [n]."""
         wanted = set(index.tolist())
         rows, _ = self._rows(self._builder(), self.train_split, "text_column", kind=str)
         texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}
@@ -97,7 +97,7 @@ class MeanWordVectors(HuggingFaceTable):
 
 
 def _plain(text: str) -> str:
-    """Without markup and line breaks."""
+    """Remove markup and line breaks."""
     return " ".join(_MARKUP.sub(" ", text).split())
 
 
@@ -114,7 +114,7 @@ def _word(joining: str) -> re.Pattern[str]:
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
-    """Vectors [d] float32 of the words that are wanted and there; ValueError for a line of other values, or no word."""
+    """Read the vectors [d] float32 of some words; raise ValueError for an invalid line, or if no word is found."""
     vectors: dict[str, np.ndarray] = {}
     d = None
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -137,5 +137,5 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
                 raise ValueError(f"{path}, line {i}: need a word and {d} numbers: fetch or write the file again")
             vectors[word] = vector
     if not vectors:
-        raise ValueError(f"{path} has a vector for no word of the texts: is it in their language, in lower case?")
+        raise ValueError(f"{path} has no vector for any word of the texts: is it in their language and in lower case?")
     return vectors

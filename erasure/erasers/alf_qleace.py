@@ -1,4 +1,4 @@
-"""ALF-QLEACE: LEACE, and then the directions along which class covariances differ most."""
+"""ALF-QLEACE: LEACE, followed by removal of the directions in which class covariances differ most."""
 
 import functools
 import math
@@ -9,24 +9,23 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.erasers.leace import LeaceEraser
 from erasure.inputs import whole_number
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)
 class AlfQleaceEraser(ProjectionEraser):
     """Approximate label-free quadratic LEACE (Quirke & Belrose 2025, section 2.3).
 
-    After LEACE, repeat: of the differences D_j = P (Σ_j - Σ̄) Pᵀ between class covariances and their average,
-    take the one with the largest spectral norm and project its leading direction out. The same map for every
-    class, so that no label information is injected; some quadratic information stays.
+    After LEACE, repeat: among the differences D_j = P (Σ_j - Σ̄) Pᵀ between class covariances and their average, take
+    the one with the largest spectral norm, and project its leading direction out. The map is the same for every class,
+    so that it adds no label information; some quadratic information remains.
 
     Attributes:
-        norms: max_j ‖D_j‖₂ after LEACE and after each direction removed; never increasing.
+        norms: max_j ‖D_j‖₂ after LEACE and after each removed direction; never increasing.
 
     Example:
         >>> import torch
@@ -53,17 +52,17 @@ class AlfQleaceEraser(ProjectionEraser):
     ) -> Self:
         """Fit from class moments.
 
-        The differences are never projected, nor even formed: D_j acts on a vector through Σ_j and the thin
-        factors of P. Finding the norm takes a few dozen such products, O(k d²) per direction; a class whose norm
-        was lower before than the worst is now need not be looked at again, as projecting lowers all norms.
+        The differences are never formed: D_j acts on a vector through Σ_j and the thin factors of P. A norm takes a few
+        dozen such products, O(k d²) per direction. Projections lower all norms, so classes whose norm was below the
+        current largest norm need not be evaluated again.
 
         Args:
-            moments: of the data to erase; at least two examples per class.
-            num_directions: most directions to remove after LEACE; None for no limit.
-            target: stop once the worst norm has fallen by this fraction; None to go on to `num_directions`.
+            moments: moments of the data to erase, with at least two examples per class.
+            num_directions: maximum number of directions to remove after LEACE; None for no limit.
+            target: fraction by which the largest norm must have fallen to stop; None to stop at `num_directions`.
 
         Raises:
-            ValueError: neither limit given, or one out of range.
+            ValueError: no limit, or a limit out of range.
         """
         _require_limits(moments.dim, num_directions, target)
         moments.require_examples()
@@ -74,9 +73,9 @@ class AlfQleaceEraser(ProjectionEraser):
         goal = -1.0 if target is None else (1 - target) * norms[0]
         while len(norms) <= min(limit, moments.dim - leace.removed) and norms[-1] > goal:
             search.remove_worst()
-            norms.append(min(search.worst(), norms[-1]))  # equal but for rounding where nothing was gained
+            norms.append(min(search.worst(), norms[-1]))  # rounding could raise it if nothing was gained
         total = moments.total
-        # constant coordinates stay so: rounding left some of the search's random start there
+        # constant coordinates remain constant: rounding left traces of the random start of the search there
         search.removed.masked_fill_((total.diagonal() == 0)[:, None], 0.0)
         left, right = leace.without(search.removed)
         constant = removed_columns(total, left, right)
@@ -84,7 +83,7 @@ class AlfQleaceEraser(ProjectionEraser):
 
 
 def _require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:
-    """Raise ValueError unless a search for directions in `dim` dimensions, if they are known, knows when to stop."""
+    """Raise ValueError unless there is a valid limit for directions in `dim` dimensions, None if still unknown."""
     if num_directions is None and target is None:
         raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")
     num_directions = None if num_directions is None else whole_number(num_directions, "num_directions")
@@ -92,11 +91,11 @@ def _require_limits(dim: int | None, num_directions: int | None, target: float |
         allowed = "be at least 0" if dim is None else f"lie between 0 and {dim}, the dimensions"
         raise ValueError(f"num_directions={num_directions}: must {allowed}")
     if target is not None and not 0 <= target <= 1:
-        raise ValueError(f"target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
+        raise ValueError(f"target={target}: a fraction between 0 and 1, by which the largest norm is to fall")
 
 
 class _Search:
-    """Spectral norms of the class differences after projection, evaluated only where they can be the worst."""
+    """Spectral norms of the class differences after projection, evaluated only if they can be the largest."""
 
     def __init__(self, moments: ClassMoments, leace: LeaceEraser) -> None:
         k, d = moments.means.shape
@@ -104,35 +103,35 @@ class _Search:
         self.average = functools.reduce(torch.add, map(moments.covariance, range(k))) / k
         self.rounding = 1e-15 * float(self.average.trace())
         self.removed = moments.means.new_empty(d, 0)  # orthonormal directions, in columns
-        self.bounds = [math.inf] * k  # norms as of the last look
+        self.bounds = [math.inf] * k  # norms when last evaluated, which bound the present ones
         self._start = torch.randn(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(self.average)
         self.vectors = [self._start] * k
 
     def worst(self) -> float:
-        """Return the largest norm; check the two classes of the highest bounds first, then all that may be above."""
+        """Return the largest norm, after evaluating the two highest bounds and then all bounds above them."""
         first, *rest = sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j])
-        self._look([first, *rest[:1]])
+        self._evaluate([first, *rest[:1]])
         best = max(self.bounds[j] for j in (first, *rest[:1]))
         if others := [j for j in rest[1:] if self.bounds[j] > best]:
-            self._look(others)
+            self._evaluate(others)
         return max(self.bounds)
 
-    def _look(self, classes: Sequence[int]) -> None:
+    def _evaluate(self, classes: Sequence[int]) -> None:
         starts = torch.stack([self.vectors[j] for j in classes])
         values, vectors = largest_eigenpairs(lambda u: self._differences(classes, u), starts, rounding=self.rounding)
         for j, value, vector in zip(classes, values, vectors, strict=True):
             self.bounds[j], self.vectors[j] = abs(value), vector
 
     def remove_worst(self) -> None:
-        """Project the leading direction of the worst class out."""
+        """Project out the leading direction of the class with the largest norm."""
         worst = self.bounds.index(max(self.bounds))
         v = self._complement(self.vectors[worst][None])
         self.removed = torch.cat([self.removed, v.mT / v.norm()], 1)
-        # start afresh next to, not at, the direction that is gone
+        # start again, as the vector of the removed direction is projected out
         self.vectors[worst] = self._start
 
     def _differences(self, classes: Sequence[int], u: Tensor) -> Tensor:
-        """P (Σ_j - Σ̄) Pᵀ u of classes j and rows u [g, d], P first LEACE, then orthogonal to what was removed."""
+        """Return P (Σ_j - Σ̄) Pᵀ u of classes j and rows u [g, d]; P is LEACE, then orthogonal to removed directions."""
         u = self._complement(u)
         u = u - (u @ self.leace.left) @ self.leace.right
         moved = [self.moments.multiply(j, row) for j, row in zip(classes, u, strict=True)]

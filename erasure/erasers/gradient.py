@@ -1,4 +1,4 @@
-"""Gradient-based moment erasure: the images themselves are optimised until their class moments nearly agree."""
+"""Gradient-based moment erasure: images are optimised until their class moments nearly agree."""
 
 import copy
 import math
@@ -10,43 +10,44 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align, reported_classes
+from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
-from erasure.range_constraint import contains, free, pull_back, values
 from erasure.relaxed_transport import relaxed_transport
 from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
 
-_ROUNDS = 10  # of the start's, which L-BFGS goes on from
-_LEAST_EDIT = 1e-6  # of the largest weight, instead of zero: selects the nearest of equally good solutions
+_ROUNDS = 10  # of the relaxed transport from which L-BFGS starts
+_MARGIN = 1e-3  # distance of the start from the ends of the range, relative to it; a sigmoid has no slope at the ends
+_LEAST_EDIT = 1e-6  # weight of the edit relative to the largest weight, instead of 0: selects the nearest solution
 
 
 @dataclass(kw_only=True, repr=False)
 class GradientEraser(TransductiveEraser):
     """Images optimised class by class, kept in range by a sigmoid (Quirke & Belrose 2025, section 2.4).
 
-    The loss of class j is, each term relative to that of the training data,
+    The loss of class j, with each term relative to the training data, is
 
         w_mean ‖m_j - m̄‖² / tr Σ_xx  +  w_cov ‖Σ_j - Σ*‖²_F / ‖Σ_xx‖²_F  +  w_edit E‖x' - x‖² / tr Σ_xx
 
-    with the mean m̄ and the Bures-Wasserstein barycenter Σ* of the training split's class covariances as targets: the
-    covariance that is nearest to all, so that the edit can be small. With fixed targets the classes are independent
-    problems, which bounds the memory needed.
+    with targets from the training split: the mean m̄ and the Bures-Wasserstein barycenter Σ* of the class covariances,
+    the covariance that is nearest to all of them and so allows a small edit. Since the targets are fixed, classes are
+    optimised one by one, which limits the memory.
 
-    Without a range that is least after `erasure.relaxed_transport`, an affine map of the class: L-BFGS starts there.
+    Without a range, `erasure.relaxed_transport` minimises this loss by an affine map per class. L-BFGS starts there.
 
-    Transductive: there is no map to reuse; a call optimises all its examples together (`TransductiveEraser`).
+    The method is transductive: there is no map to reuse, and a call optimises all its examples together
+    (`TransductiveEraser`).
 
     Args:
         weights: w_mean, w_cov and w_edit.
-        max_iterations: of L-BFGS per class.
-        history: pairs of vectors that L-BFGS keeps; each costs twice the memory of a class's images.
-        low: lower end of the range that values must stay in, as 0 of pixels; None for none. `rescale_range` moves
-            it along with z-scored data.
-        high: upper end of it; None for none.
+        max_iterations: maximum number of iterations of L-BFGS per class.
+        history: number of pairs of vectors that L-BFGS keeps, each twice as large as the images of a class.
+        low: lower end of the range of admissible values, such as 0 for pixels; None for no range. `rescale_range`
+            transforms the range with z-scored data.
+        high: upper end of the range; None for no range.
 
     Raises:
         ValueError: a negative or infinite weight, all zero, an empty or infinite range, or one end without the other.
@@ -99,12 +100,12 @@ class GradientEraser(TransductiveEraser):
         return moved
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
-        """Turn the admissible range of x into that of scale · x + shift, both [d]."""
+        """Transform the admissible range of x to that of scale · x + shift, both [d]."""
         if self.range is not None:
             self.range = self.range.to(scale) * scale + shift
 
     def lift_range(self) -> None:
-        """Admit every value: the examples are no images."""
+        """Admit every value, for examples that are no images."""
         self.range = None
 
     @classmethod
@@ -113,20 +114,20 @@ class GradientEraser(TransductiveEraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
-        """Return an eraser with the targets of these moments; options are the constructor's."""
-        return cls(**options)._aim_at(moments)
+        """Return an eraser with targets from these moments; the options are those of the constructor."""
+        return cls(**options)._set_targets(moments)
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:
         return 13.0 + 2.1 * num_classes
 
     def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
-        """Take the targets from `x` [n, ...], and optimise it; same shape and dtype."""
-        self._aim_at(ClassMoments.fit(x, z))
+        """Set the targets from `x` [n, ...], and return it optimised, in the same shape and dtype."""
+        self._set_targets(ClassMoments.fit(x, z))
         return self(x, z)
 
     def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
-        """Optimise examples [n, d] towards the targets, class by class, in their precision, at least float32."""
+        """Optimise examples [n, d] class by class, in their precision, at least float32."""
         self._require_in_range(x)
         erased = torch.empty_like(x)
         classes = z.unique().tolist()
@@ -149,13 +150,13 @@ class GradientEraser(TransductiveEraser):
         return self._minimise(loss, self._start(images), show)
 
     def _start(self, x: Tensor) -> Tensor:
-        """One class's examples [n, d] where their loss is least, or nearly, if none is out of range."""
+        """Return examples [n, d] of one class that nearly minimise the loss without a range."""
         (by_mean, by_covariance, by_edit), (variance, square) = self.weights, self.scales
         by_edit = max(by_edit, _LEAST_EDIT * max(self.weights))
         weights = by_mean / by_edit, by_covariance / square * variance / by_edit
         return relaxed_transport(x, self.mean, (self.eigenvalues, self.eigenvectors), *weights, max_rounds=_ROUNDS)
 
-    def _aim_at(self, moments: ClassMoments) -> Self:
+    def _set_targets(self, moments: ClassMoments) -> Self:
         moments.require_examples()
         total = moments.total
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
@@ -166,7 +167,7 @@ class GradientEraser(TransductiveEraser):
     def _target(self, moments: ClassMoments) -> Tensor:
         classes = reported_classes(moments.num_classes)
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j], epsilon=moments.epsilon) for j in classes]
-        root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
+        root = align(factors, moments.weights.tolist(), moments.within, tolerance=1e-6).root
         return root @ root.T
 
     def _require_in_range(self, x: Tensor) -> None:
@@ -179,7 +180,7 @@ class GradientEraser(TransductiveEraser):
     def _minimise(
         self, loss: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, show: Callable[[int, float], None]
     ) -> Tensor:
-        """Examples [n, d] within the range, from `start` down a loss of them, n times a mean, that has a gradient."""
+        """Minimise a loss, n times a mean with its gradient, over examples [n, d] within the range, from `start`."""
         ends = None if self.range is None else self.range.to(start)
         u = (start.clone() if ends is None else free(ends, start)).requires_grad_()
         optimizer = torch.optim.LBFGS(
@@ -217,9 +218,37 @@ class GradientEraser(TransductiveEraser):
 def moment_gaps(
     x: Tensor, mean: Tensor | float, covariance: Tensor, by_mean: float, by_covariance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and covariance of examples [n, d] less these, and n ∂/∂x (by_mean ‖shift‖² + by_covariance ‖excess‖²_F)."""
+    """Return the differences of mean and covariance of examples [n, d] from targets, and the gradient of their loss.
+
+    The gradient is n ∂/∂x (by_mean ‖shift‖² + by_covariance ‖excess‖²_F).
+    """
     centre = x.mean(0)
     centred = x - centre
     shift, excess = centre - mean, gram(centred) / len(x) - covariance
     slope = torch.mm(centred, excess).mul_(4 * by_covariance)
     return shift, excess, slope.add_(shift, alpha=2 * by_mean)
+
+
+def contains(ends: Tensor, x: Tensor) -> bool:
+    """Return whether all values of `x` [n, d] lie in a range [2, 1] or [2, d], up to rounding."""
+    low, high = ends
+    slack = 4 * torch.finfo(x.dtype).eps * torch.maximum(low.abs(), high.abs())
+    return not bool(((x < low - slack) | (x > high + slack)).any())
+
+
+def free(ends: Tensor, x: Tensor) -> Tensor:
+    """Return unconstrained numbers [n, d] whose sigmoid gives values in a range, moved slightly off its ends."""
+    low, high = ends
+    return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
+
+
+def values(ends: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values of unconstrained numbers, and their positions in the range, 0 to 1."""
+    low, high = ends
+    unit = u.sigmoid()
+    return (low + (high - low) * unit).clamp(low, high), unit
+
+
+def pull_back(ends: Tensor, gradient: Tensor, unit: Tensor) -> Tensor:
+    """Convert a gradient by values into a gradient by unconstrained numbers, in place."""
+    return gradient.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])

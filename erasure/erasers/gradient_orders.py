@@ -16,38 +16,38 @@ from erasure.moments import ClassMoments
 from erasure.order_spectra import order_spectrum
 from erasure.progress import report_progress
 
-# of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
-_FLOOR = 1e-4
-_LARGEST_GAP = 1e-4  # of an order's energy; QLEACE leaves 8e-3 on the digits, 1,000 iterations 3e-6
+_FLOOR = 1e-4  # relative to tr Σ_xx, added to variances before whitening, so that small variances do not dominate
+_LARGEST_GAP = 1e-4  # relative to the energy of an order; on the digits QLEACE leaves 8e-3, 1,000 iterations 3e-6
 
 
 @dataclass(kw_only=True, repr=False)
 class GradientOrdersEraser(GradientEraser):
-    """Class moments of orders 1 to N made equal by L-BFGS on images, from QLEACE's on, within their range.
+    """Class moments of orders 1 to N made equal by L-BFGS on images within a range, starting from QLEACE.
 
-    With y the examples centred at m̄ and whitened by Σ*, the mean and covariance that QLEACE gives every class, the
+    Let y be the examples centred at m̄ and whitened by Σ*, the mean and covariance that QLEACE gives every class. The
     loss of examples with class shares λ_j is
 
         Σ_j λ_j (w_mean ‖m_j‖² / r + w_cov ‖Σ_j - I‖²_F / r²)  +  w_edit E‖x' - x‖² / tr Σ_xx
             + w_order Σ_{p=3..N} Σ_j λ_j ‖E[He_p(y) | j] - E He_p(y)‖² / E‖He_p‖²
 
-    where m_j and Σ_j are those of y in all its r directions (small variances are damped), He_p the Hermite tensors of
-    order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Order three costs
-    n r³ an evaluation; from order four on no tensors are formed, nor n × n matrices: kernels are summed in tiles, n².
+    where m_j and Σ_j are the class moments of y in all r directions (with small variances damped), He_p the Hermite
+    tensors of order p of the leading directions of y (docs/orders.md), and E‖He_p‖² their energy for normal data. An
+    evaluation costs n r³ for order three. From order four on, kernels are summed in tiles at a cost of n², and neither
+    tensors nor n × n matrices are formed.
 
-    The classes of all examples move towards each other: pass all splits at once.
+    The classes of all examples move towards each other, so pass all splits at once.
 
     Args:
         order: N, at least 3.
-        directions: of largest variance of Σ*, in which orders from 3 on are made equal. The higher moments of more are
-            harder to make equal, and take a larger edit.
+        directions: number of directions of largest variance of Σ* in which orders from 3 on are made equal. With more
+            directions the moments are harder to make equal, and the edit is larger.
         weights: w_mean, w_cov and w_edit.
         order_weight: w_order.
 
-    Other arguments are GradientEraser's.
+    The other arguments are those of `GradientEraser`.
 
     Raises:
-        ValueError: an order below 3, no direction, a weight of the orders that is not positive, or as GradientEraser.
+        ValueError: an order below 3, no direction, `order_weight` not positive, or as `GradientEraser`.
 
     Example:
         >>> import torch
@@ -78,7 +78,7 @@ class GradientOrdersEraser(GradientEraser):
         """Require equal class moments of every promised order, of examples [n, ...] that were erased together.
 
         Raises:
-            BrokenGuaranteeError: an order whose gap is too large, and how to lower it.
+            BrokenGuaranteeError: the gap of an order is too large.
         """
         x, r = erased.to(self.mean.device), [self.directions]
         (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
@@ -92,8 +92,8 @@ class GradientOrdersEraser(GradientEraser):
                     f"raise max_iterations={self.max_iterations} or {remedy}"
                 )
 
-    def _aim_at(self, moments: ClassMoments) -> Self:
-        super()._aim_at(moments)
+    def _set_targets(self, moments: ClassMoments) -> Self:
+        super()._set_targets(moments)
         values, vectors = self.eigenvalues.flip(0).clamp(min=0), self.eigenvectors.flip(1)
         damped = values + _FLOOR * self.scales[0]
         self.whitening, self.variances = vectors / damped.sqrt(), values / damped
@@ -122,7 +122,7 @@ class GradientOrdersEraser(GradientEraser):
 
 
 class _Loss:
-    """n times an eraser's loss of examples [n, d], and its gradient; `members` are the positions of each class."""
+    """n times the loss of examples [n, d] and its gradient; `members` are the positions of each class."""
 
     def __init__(self, eraser: GradientOrdersEraser, original: Tensor, members: Sequence[Tensor]) -> None:
         self.eraser, self.original, self.members = eraser, original, members
@@ -148,7 +148,7 @@ class _Loss:
         return float(value), torch.addmm(edit, slope, self.whitening.T, beta=2 * by_edit)
 
     def _lower(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Orders one and two, in all directions [n, d]."""
+        """Return the loss of orders one and two, in all directions [n, d], and its gradient."""
         by_mean, by_covariance = self.eraser.weights[0] / self.size, self.eraser.weights[1] / self.size**2
         value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
         for rows in self.members:
@@ -158,7 +158,7 @@ class _Loss:
         return value, slope
 
     def _third(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return order three in the leading directions [n, r], ‖μ_j - μ‖² with μ of all, and its gradient."""
+        """Return the loss of order three in the leading directions [n, r], and its gradient."""
         value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
         means = [third_mean(y[rows]) for rows in self.members]
         sizes = [len(rows) for rows in self.members]
@@ -170,7 +170,7 @@ class _Loss:
         return value, slope
 
     def _higher(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same of orders from four on, by their kernels: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²."""
+        """Return the same for orders from four on, by kernels: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²."""
         value, slope = kernel_sum(y, y, self.weights)
         value *= -1 / len(y)
         slope *= -2 / len(y)

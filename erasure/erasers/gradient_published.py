@@ -1,4 +1,4 @@
-"""Gradient erasure as the paper's authors computed it: from LEACE on, norms in place of squares. A reproduction."""
+"""Gradient erasure as in the code of the paper's authors: it starts from LEACE, with norms in place of squares."""
 
 import logging
 from collections.abc import Callable
@@ -18,25 +18,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, repr=False)
 class PublishedGradientEraser(GradientEraser):
-    """Reproduce the gradient erasure of the paper's code, which stops before class covariances are equal.
+    """A reproduction of the gradient erasure in the paper's code, which stops before class covariances are equal.
 
     The script behind Quirke & Belrose 2025 applies LEACE, clamps pixels y to [ε, 1 - ε], and minimises for each class
 
         w_mean ‖m_j - m̄‖  +  w_cov ‖Σ_j - Σ*‖_F  +  w_edit mean (y' - y)²
 
-    by L-BFGS with PyTorch's tolerances, one of which ends it as soon as no derivative is above 1e-7: on CIFAR-10
-    after ten to twenty of a hundred iterations. Σ* is the shrunk covariance of all images after LEACE, its entries
-    clamped to [ε, 1 - ε]. Use `GradientEraser`, unless you study that effect.
+    by L-BFGS with the default tolerances of PyTorch. One of them stops as soon as no derivative is above 1e-7, which
+    happens after ten to twenty of a hundred iterations on CIFAR-10. Σ* is the shrunk covariance of all images after
+    LEACE, with entries clamped to [ε, 1 - ε]. Use `GradientEraser` unless you study this effect.
 
     Args:
-        weights: w_mean, w_cov and w_edit, of pixels between 0 and 1 whatever the scaling of the examples.
-        max_iterations: of L-BFGS per class.
-        history: pairs of vectors that L-BFGS keeps.
+        weights: w_mean, w_cov and w_edit for pixels between 0 and 1, whatever the scaling of the examples.
+        max_iterations: maximum number of iterations of L-BFGS per class.
+        history: number of pairs of vectors that L-BFGS keeps.
         low: value of a black pixel.
         high: value of a white one.
 
     Raises:
-        ValueError: as GradientEraser, or examples without a range.
+        ValueError: as `GradientEraser`, or examples without a range.
 
     Example:
         >>> import torch
@@ -53,26 +53,26 @@ class PublishedGradientEraser(GradientEraser):
     low: float | None = 0.0
     high: float | None = 1.0
     leace: LeaceEraser = field(init=False, repr=False)
-    n: int = field(init=False, repr=False)  # examples of the fit, which decide how far Σ* is shrunk
+    n: int = field(init=False, repr=False)  # number of examples of the fit, which determines the shrinkage of Σ*
     version = 1
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:
         return LeaceEraser.matrices(num_classes) + 4.0
 
-    def _aim_at(self, moments: ClassMoments) -> Self:
+    def _set_targets(self, moments: ClassMoments) -> Self:
         moments.require_examples()
         self.mean, self.num_classes, self.n = moments.mean, moments.num_classes, moments.n
         self.leace = LeaceEraser.from_moments(moments)
-        kept = torch.eye(moments.dim).to(moments.mean) - self.leace.left @ self.leace.right
-        self.covariance = kept @ moments.total @ kept.T * (moments.n / (moments.n - 1))
+        projection = torch.eye(moments.dim).to(moments.mean) - self.leace.left @ self.leace.right
+        self.covariance = projection @ moments.total @ projection.T * (moments.n / (moments.n - 1))
         return self
 
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         if self.range is None:
             raise ValueError(
                 "PublishedGradientEraser keeps pixels between black and white, and these examples have no such range: "
-                "take GradientEraser"
+                "use GradientEraser"
             )
         low, high = self.range.to(images)
         width = (high - low).expand(images.shape[1])

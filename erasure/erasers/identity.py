@@ -11,7 +11,7 @@ from erasure.moments import ClassMoments
 
 @dataclass(frozen=True, repr=False)
 class IdentityEraser(Eraser):
-    """x' = x. The control that every other eraser is compared with (docs/methods/index.md).
+    """The control x' = x, with which every other eraser is compared (docs/methods/index.md).
 
     Example:
         >>> import torch

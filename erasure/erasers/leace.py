@@ -7,11 +7,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.concept_moments import ConceptMoments
 from erasure.covariance_factor import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 log = logging.getLogger(__name__)
 
@@ -21,15 +20,15 @@ class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 
     W whitens the data and U spans the whitened cross-covariance with the concept. Any square root of Σ_xx gives the
-    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. For k
-    classes it removes k - 1 dimensions, for a concept with m columns at most m; a warning says where these are all
+    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. It removes
+    k - 1 dimensions for k classes, and at most m for a concept with m columns. A warning is logged if these are all the
     dimensions in which x varies.
 
     The concept may be classes, real numbers [n] or [n, m], several labels per example, or a mapping of names to
     several concepts, which are then erased together (`ConceptMoments`).
 
-    Nearly collinear coordinates have directions of less variance than float64 can tell from none, in which W cannot
-    be computed but class means still differ. These directions, k - 1 at most, are projected out as well.
+    Nearly collinear coordinates have directions whose variance is below float64 precision. W cannot be computed there,
+    but class means may still differ. These directions, at most k - 1, are projected out as well.
 
     Example:
         >>> import torch
@@ -60,10 +59,10 @@ class LeaceEraser(ProjectionEraser):
         """Fit from the moments of classes or of another concept.
 
         Args:
-            moments: at least two examples; of classes, of every class that has any.
-            rank_tolerance: directions of the whitened cross-covariance whose singular value is below this fraction of
-                the largest are taken to be rounding error. It is relative: an absolute tolerance leaves class
-                information in low-contrast data.
+            moments: at least two examples, and at least two of every class that has any.
+            rank_tolerance: singular values of the whitened cross-covariance below this fraction of the largest count
+                as rounding error. It is relative because an absolute tolerance would leave class information in
+                low-contrast data.
 
         Raises:
             ValueError: too few examples, a concept that does not vary, or moments whose variance is rounding error

@@ -1,4 +1,4 @@
-"""Oracle LEACE: no linear information about the concept is left, by an edit that depends on the concept itself."""
+"""Oracle LEACE: linear erasure by an edit that depends on the concept of each example."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Self
@@ -6,25 +6,25 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import constant_columns, made_constant
 from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
+from erasure.projection_eraser import constant_columns, made_constant
 
 
 @dataclass(frozen=True, repr=False)
 class OracleLeaceEraser(Eraser):
-    """x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1): the smallest edit, given the concept z.
+    """The smallest edit given the concept z: x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1).
 
-    For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄: every class is shifted to the global mean. For any other
-    concept it is the least-squares prediction of x from z, of which the residual is kept.
+    For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄, so every class is shifted to the global mean. For any other
+    concept it is the least-squares prediction of x from z, and the residual is kept.
 
     Attributes:
-        means: class means m_j, [k, d], with m̄ for a class without examples; for a concept of m columns, the change of x
-            with each column, (Σ_xz Σ_zz⁺)ᵀ.
-        constant: coordinates that vary between classes only, and are constant afterwards (`ProjectionEraser`).
+        means: class means m_j, [k, d], with m̄ for a class without examples; for a concept of m columns the slopes
+            (Σ_xz Σ_zz⁺)ᵀ, [m, d].
+        constant: coordinates that vary only between classes, and are constant afterwards (`ProjectionEraser`).
         concept_mean: E z, [m]; None for classes.
-        concepts: names and numbers of columns of the concepts; empty for classes.
+        concepts: name and number of columns of each concept; empty for classes.
 
     Example:
         >>> import torch
@@ -52,7 +52,7 @@ class OracleLeaceEraser(Eraser):
         """Fit from the moments of classes or of another concept.
 
         Raises:
-            ValueError: a class with one example, or a concept that does not vary.
+            ValueError: a class has one example, or the concept does not vary.
         """
         if isinstance(moments, ConceptMoments):
             moments.require_examples()
@@ -66,7 +66,7 @@ class OracleLeaceEraser(Eraser):
         return cls(moments.mean, moments.num_classes, means, constant=constant)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        """Return x without its prediction from z: labels [n] for classes, else columns [n, m]."""
+        """Return x less its prediction from z, which is labels [n] for classes and columns [n, m] otherwise."""
         assert z is not None
         if self.concept_mean is not None:
             return x - (z.to(x) - self.concept_mean) @ self.means

@@ -1,4 +1,4 @@
-"""QLEACE: the smallest edit after which no quadratic predictor beats the constant one."""
+"""QLEACE: the smallest edit after which no quadratic predictor beats a constant."""
 
 import logging
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import Search, align, reported_classes
+from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
@@ -37,17 +37,17 @@ class ClassMapsEraser(Eraser):
 class QleaceEraser(ClassMapsEraser):
     """Quadratic LEACE (Quirke & Belrose 2025, Theorem 2.6): T_j(x) = A_j (x - m_j) + m̄, one map per class.
 
-    Every class is transported to the Bures-Wasserstein barycenter of the class covariances. Where a class is
-    of lower rank than others (constant pixels, fewer examples than pixels) no map can give it their rank, and
-    the target is a covariance of the lowest rank among them. Class means and covariances come out equal to rounding in
-    either case. The edit is the smallest possible one where all classes have full rank. Of limited rank the problem is
-    not convex, and the search for it is local: a smaller edit may exist.
+    Every class is transported to the Bures-Wasserstein barycenter of the class covariances. If classes have different
+    ranks (constant pixels, fewer examples than pixels), no map can raise the rank of a class, and the target is a
+    covariance of the lowest rank. Class means and covariances are equal to rounding in either case. The edit is the
+    smallest possible if all classes have full rank. With limited rank the problem is not convex and the search is
+    local, so a smaller edit may exist.
 
     Attributes:
         means: class means m_j, [k, d].
         maps: A_jᵀ, [k, d, d].
-        excess: estimated excess of the edit over the smallest possible one, relative to the data's variance; of limited
-            rank over the smallest one nearby, which may itself be percents above the smallest possible one.
+        excess: estimated excess of the edit over the smallest possible edit, relative to the variance of the data. With
+            limited rank it is relative to a local minimum, which may itself be some percent above the global one.
 
     Example:
         >>> import torch
@@ -72,13 +72,13 @@ class QleaceEraser(ClassMapsEraser):
         """Fit from class moments.
 
         Args:
-            moments: of the data to erase; at least two examples per class.
-            tolerance: `excess` to stop at, in the unit of the certificate's edit size. The equality of the covariances
-                does not depend on it.
+            moments: moments of the data to erase, with at least two examples per class.
+            tolerance: `excess` at which to stop, in the unit of the certificate's edit size. The equality of the
+                covariances does not depend on it.
 
         Raises:
-            ValueError: a class with fewer than two examples, or whose examples are all alike, or moments that are
-                rounding (`CovarianceFactor`).
+            ValueError: a class with fewer than two examples or without variance, or moments that are rounding error
+                (`CovarianceFactor`).
         """
         moments.require_examples()
         factors = [
@@ -86,11 +86,12 @@ class QleaceEraser(ClassMapsEraser):
             for j in reported_classes(moments.num_classes)
         ]
         rank = _common_rank(factors)
-        # the least edit of limited rank is no convex problem: the search can crawl past saddle points
+        # with limited rank the problem is not convex, and saddle points can slow the search
         varying = int((moments.within.diagonal() > 0).sum())
         rounds = _ROUNDS if rank == varying else _ROUNDS_OF_LIMITED_RANK
-        search = Search(tolerance, rounds)
-        alignment = align(factors, moments.weights.tolist(), moments.within, search, rank)
+        alignment = align(
+            factors, moments.weights.tolist(), moments.within, tolerance=tolerance, max_rounds=rounds, rank=rank
+        )
         if not alignment.excess[-1] <= tolerance:
             log.warning(
                 "QLEACE stopped after %d rounds: its edit may be %.0e of the variance larger than %s (the equality of "

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from erasure.autocast import without_autocast
 from erasure.erasers.qleace import ClassMapsEraser
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
+from erasure.torch_modes import without_autocast
 
 log = logging.getLogger(__name__)
 

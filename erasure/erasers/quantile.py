@@ -1,4 +1,4 @@
-"""Quantile normalisation: every coordinate gets the same distribution in every class."""
+"""Quantile normalisation: every coordinate has the same distribution in every class."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,14 +15,15 @@ from erasure.moments import ClassMoments
 class QuantileEraser(Eraser):
     """Map each coordinate of each class to a common distribution (Bolstad et al. 2003; docs/methods/quantile.md).
 
-    Value x of class j goes to G(F_j(x)), where F_j is the class's cumulative distribution in that coordinate and G
-    the common quantile function: the mean of the classes' quantile functions, weighted by class size, which is the
-    smallest edit, or that of the uniform distribution on [0, 1], which gives F_j(x) itself. Between quantiles F_j and
-    G are linear. Differences between classes across coordinates, such as correlations, stay.
+    A value x of class j is mapped to G(F_j(x)), where F_j is the cumulative distribution of the class in that
+    coordinate and G a common quantile function. G is the mean of the quantile functions of the classes, weighted by
+    class size, which gives the smallest edit; or that of the uniform distribution on [0, 1], which gives F_j(x) itself.
+    F_j and G are linear between quantiles. Differences between classes across coordinates, such as correlations,
+    remain.
 
     Attributes:
-        quantiles: q quantiles of each class, evenly spaced, [k, d, q].
-        target: those of the common distribution, [d, q].
+        quantiles: q evenly spaced quantiles of each class, [k, d, q].
+        target: quantiles of the common distribution, [d, q].
 
     Example:
         >>> import torch
@@ -69,13 +70,13 @@ class QuantileEraser(Eraser):
         Args:
             x: floating, [n, ...].
             z: labels, [n].
-            moments: of these examples; at least two per class.
-            num_quantiles: q, evenly spaced from the least to the largest value of a class. As many as a class has
-                examples represent its distribution exactly.
+            moments: moments of these examples, at least two per class.
+            num_quantiles: q, evenly spaced from the smallest to the largest value of a class. As many quantiles as
+                examples represent the distribution of a class exactly.
             target: "mean" for the smallest edit, "uniform" for the cumulative distribution itself.
 
         Raises:
-            ValueError: fewer than two quantiles, another target, or a class with fewer than two examples.
+            ValueError: fewer than two quantiles, an unknown target, or a class with fewer than two examples.
         """
         cls.require_options(num_quantiles=num_quantiles, target=target)
         moments.require_examples()
@@ -90,7 +91,7 @@ class QuantileEraser(Eraser):
         return cls(moments.mean, moments.num_classes, quantiles, common)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        """Return G(F_z(x)) for rows [n, d]; values beyond a class's range go to the ends of the common one."""
+        """Return G(F_z(x)) for rows [n, d]; values outside the range of a class go to the ends of the common range."""
         assert z is not None
         erased = torch.empty_like(x)
         for j, quantiles in enumerate(self.quantiles):

@@ -1,4 +1,4 @@
-"""Random projection: how much of an eraser's effect is only the loss of dimensions."""
+"""Random projection, a control for how much of the effect of an eraser is due to the loss of dimensions."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -6,11 +6,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.columns_made_constant import removed_columns
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,15 +33,15 @@ class RandomEraser(ProjectionEraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, *, num_directions: int | None = None, seed: int = 0) -> Self:
-        """Draw the directions to remove, whatever the classes.
+        """Draw the directions to remove, independently of the classes.
 
         Args:
-            moments: of the data to erase.
-            num_directions: dimensions to remove; None for as many as ALF-QLEACE removes with its defaults.
-            seed: of the draw.
+            moments: moments of the data to erase.
+            num_directions: number of dimensions to remove; None for as many as ALF-QLEACE removes with its defaults.
+            seed: seed of the draw.
 
         Raises:
-            ValueError: more directions than dimensions, or fewer than none.
+            ValueError: more directions than dimensions, or a negative number.
         """
         if num_directions is None:
             num_directions = AlfQleaceEraser.from_moments(moments).removed
@@ -56,7 +55,7 @@ class RandomEraser(ProjectionEraser):
 
 
 def random_directions(moments: ClassMoments, count: int, seed: int) -> Tensor:
-    """Orthonormal columns [d, count], of all such equally likely, on the moments' device."""
+    """Draw uniformly distributed orthonormal columns [d, count], on the device of the moments."""
     generator = torch.Generator().manual_seed(whole_number(seed, "seed"))
     gaussian = torch.randn(moments.dim, count, generator=generator, dtype=torch.float64)
     return torch.linalg.qr(gaussian.to(moments.means.device)).Q

@@ -1,4 +1,4 @@
-"""Random projection of the same edit size as another eraser: how much of its effect is only the size of the edit."""
+"""Random projection of a given edit size, a control for how much of an effect is due to the size of the edit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ _REFERENCES: dict[str, type[Eraser]] = {
 
 @dataclass(frozen=True, repr=False)
 class RandomEditEraser(Eraser):
-    """x - Q D Qᵀ (x - m̄): random directions Q are removed until the edit is as large as another eraser's.
+    """Removal of random directions Q, x - Q D Qᵀ (x - m̄), until the edit is as large as that of another eraser.
 
-    A random projection of equal rank is no control for the size of an edit: class means lie in directions of much
-    variance, so that LEACE's few dimensions hold more of it than as many random ones (docs/methods/random.md).
+    A random projection of equal rank does not control for the size of the edit. Class means lie in directions of large
+    variance, so the few dimensions of LEACE hold more variance than as many random ones (docs/methods/random.md).
 
     Attributes:
         directions: Q, [d, r] with orthonormal columns.
@@ -67,16 +67,16 @@ class RandomEditEraser(Eraser):
         edit_size: float | None = None,
         seed: int = 0,
     ) -> Self:
-        """Draw directions, and take as many as the edit needs.
+        """Draw as many directions as the edit needs.
 
         Args:
-            moments: of the data to erase.
-            reference: eraser, with its defaults, whose expected edit on the same data is matched.
-            edit_size: E‖x' - x‖² / tr Σ_xx instead, between 0 and 1.
-            seed: of the draw.
+            moments: moments of the data to erase.
+            reference: eraser, with its default options, whose expected edit on the same data is matched.
+            edit_size: E‖x' - x‖² / tr Σ_xx to match instead, between 0 and 1.
+            seed: seed of the draw.
 
         Raises:
-            ValueError: an edit size below 0, or above 1, which a projection cannot reach.
+            ValueError: an edit size below 0, or above 1, which no projection reaches.
         """
         if edit_size is None:
             edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
@@ -85,7 +85,7 @@ class RandomEditEraser(Eraser):
         total = moments.total
         variances = (directions * (total @ directions)).sum(0)  # variance along each direction
         left = edit_size * total.trace() - (variances.cumsum(0) - variances)
-        # an edit of share² of the last direction's variance; rounding never starts another
+        # the last direction contributes share² of its variance; rounding never adds another direction
         shares = (left / variances.clamp(min=torch.finfo(variances.dtype).tiny)).clamp(0, 1).sqrt()
         needed = left > 1e-12 * total.trace()
         return cls(moments.mean, moments.num_classes, directions[:, needed], shares[needed])
@@ -103,9 +103,9 @@ def _require_edit_size(edit_size: float) -> None:
 
 
 def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:
-    """E‖x' - x‖² / tr Σ_xx of an eraser that is affine on every class, from moments alone.
+    """Return E‖x' - x‖² / tr Σ_xx of an eraser that is affine on every class, from moments alone.
 
-    With x = m_j + F_j ξ, ξ of unit covariance, the change is that of m_j plus linear terms: one evaluation at m_j
+    With x = m_j + F_j ξ and ξ of unit covariance, the change is that of m_j plus linear terms. One evaluation at m_j
     and one per column of F_j give both.
     """
     edit = 0.0

@@ -1,4 +1,4 @@
-"""SPLINCE: erase a concept linearly, and keep how examples covary with another label."""
+"""SPLINCE: linear erasure of a concept that keeps the covariance with another label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class SplinceEraser(ProjectionEraser):
     """Linear erasure of z that keeps Cov(x, y) of a task label y (Holstege, Ravfogel & Wouters 2025).
 
     In whitened coordinates let U span the cross-covariance with z, and V that with y. LEACE removes U orthogonally,
-    and with it whatever y shares with U. Here U is removed along V: x' = x - F U (V⊥U)⁺ F⁺ (x - m̄), where F Fᵀ = Σ_xx
-    and V⊥ = I - V Vᵀ. No affine map after which Cov(x', z) = 0 and Cov(x', y) = Cov(x, y) edits less, in any norm.
-    Without y it is LEACE.
+    including the part that y shares with U. Here U is removed along V: x' = x - F U (V⊥U)⁺ F⁺ (x - m̄), where
+    F Fᵀ = Σ_xx and V⊥ = I - V Vᵀ. No affine map with Cov(x', z) = 0 and Cov(x', y) = Cov(x, y) has a smaller edit, in
+    any norm. Without y it is LEACE.
 
-    Both conditions together can only be met where no direction predicts z and y alike: z and y that are equal, or
-    two classes each of which determines the other, are refused.
+    Both conditions can be met only if no direction predicts z and y alike. Concepts that determine each other are
+    refused.
 
     Attributes:
         cosine: largest cosine between a direction of z and one of y, whitened; the edit grows as it approaches 1.
@@ -68,7 +68,7 @@ class SplinceEraser(ProjectionEraser):
             keep: task label y whose covariance with x is kept, likewise; None for none.
             num_classes: k, where z holds classes and nothing is kept.
             dim: values per example; all of x[0] by default.
-            options: of `from_moments`.
+            options: options of `from_moments`.
 
         Raises:
             ValueError: as `from_moments`, or concepts of the same name in z and y.
@@ -95,13 +95,12 @@ class SplinceEraser(ProjectionEraser):
         """Fit from moments.
 
         Args:
-            moments: of several concepts, by name: `ConceptMoments`; of classes, if nothing is kept.
+            moments: `ConceptMoments` of several concepts by name, or moments of classes if nothing is kept.
             keep: names of the concepts to keep; all others are erased.
-            rank_tolerance: as of LEACE.
+            rank_tolerance: as for LEACE.
 
         Raises:
-            ValueError: a name that the moments do not have, nothing left to erase, a direction that both concepts
-                share, or as LEACE.
+            ValueError: an unknown name, nothing to erase, a direction that both concepts share, or as LEACE.
         """
         if not keep:
             leace = LeaceEraser.from_moments(moments, rank_tolerance=rank_tolerance)

@@ -1,4 +1,4 @@
-"""Atomic writing of files: under a temporary name, flushed to disk, then renamed."""
+"""Atomic writing of files: written under a temporary name, flushed to disk, then renamed."""
 
 import contextlib
 import errno
@@ -10,28 +10,29 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-# of a file system that lacks an operation (CIFS, FAT, FUSE): what was written is as safe as it gets there
+# errors of file systems that lack an operation (CIFS, FAT, FUSE), where nothing more can be done
 _LACKING = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class DiskFullError(OSError):
-    """No space left for a file; nothing was overwritten."""
+    """No space is left for a file; nothing was overwritten."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success it is flushed to disk and renamed to `path`.
 
-    The folder contains all files of a killed writer: safetensors also writes a temporary file, under an unrelated name.
+    The folder collects all files of a writer that is killed, as safetensors also writes a temporary file of another
+    name.
 
     Raises:
-        DiskFullError: no space is left; `path` is as it was.
+        DiskFullError: no space is left; `path` is unchanged.
         FileNotFoundError: the folder was deleted meanwhile; `path` is unchanged.
     """
     folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     temporary = folder / path.name
     try:
-        folder.mkdir(parents=True)  # with the umask's permissions: others may have to delete it
+        folder.mkdir(parents=True)  # with the permissions of the umask, as others may have to delete it
         yield temporary
         with temporary.open("rb+") as file, _where_supported():
             os.fsync(file.fileno())
@@ -53,7 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link, or a folder with all that is in it; one that is gone already is as good."""
+    """Delete a file, a link, or a folder and its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -67,7 +68,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _where_supported() -> Iterator[None]:
-    """Pass over an operation that the file system does not have; other errors, such as EIO and ENOSPC, are raised."""
+    """Ignore that a file system lacks an operation; other errors, such as EIO and ENOSPC, are raised."""
     try:
         yield
     except OSError as error:
@@ -76,7 +77,7 @@ def _where_supported() -> Iterator[None]:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; not in a folder that may be written but not read, and where directories have no fsync."""
+    """Make a rename durable, unless the folder is not readable or the file system cannot flush directories."""
     with _where_supported():
         try:
             handle = os.open(directory, os.O_RDONLY)

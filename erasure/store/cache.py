@@ -1,4 +1,4 @@
-"""Tensors that are costly to compute, kept in one directory and found again by what determines them."""
+"""A cache of tensors that are costly to compute, in one directory, keyed by their inputs."""
 
 import contextlib
 import glob
@@ -26,13 +26,12 @@ _SUFFIX = ".safetensors"
 class Cache:
     """A directory of checksummed safetensors files, one per key; may be shared by many processes and machines.
 
-    An entry appears whole or not at all. One process builds it while others that want it wait; a builder
-    that dies delays them by no more than the lease. A damaged entry is set aside under another name and built
-    again.
+    An entry appears whole or not at all. One process builds it while others that need it wait; if the builder dies, the
+    others wait no longer than the lease. A damaged entry is renamed and built again.
 
     Args:
-        root: the directory; made when the first entry is.
-        lease_s: seconds without a sign of life after which a builder is taken to be dead.
+        root: the directory, which is created with the first entry.
+        lease_s: seconds without a heartbeat after which a builder counts as dead.
     """
 
     def __init__(self, root: Path | str, *, lease_s: float = DEFAULT_STALE_AFTER_S) -> None:
@@ -40,18 +39,18 @@ class Cache:
         self.lease_s = lease_s
 
     def path(self, key: str) -> Path:
-        """Return the path of the entry of `key`, whether it exists or not."""
+        """Return the path of the entry of `key`, which need not exist."""
         return self.root / f"{key}{_SUFFIX}"
 
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
-        """Return the entry of `key`, built and stored the first time. `key` must name all its inputs."""
+        """Return the entry of `key`, built and stored the first time; `key` must identify all inputs."""
         path = self.path(key)
         lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
-            path.open("rb").close()  # safetensors reports unreadable files as missing
+            path.open("rb").close()  # safetensors would report unreadable files as missing
             entry = load_tensors(path)
             with contextlib.suppress(OSError):  # another user's cache
-                if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
+                if lease.path.exists() and lease.try_acquire():  # the builder was killed after storing
                     try:
                         self._tidy(key, lease)
                     finally:
@@ -76,12 +75,12 @@ class Cache:
             return tensors, metadata
 
     def _tidy(self, key: str, lease: Lease) -> None:
-        """Delete what builders left that were killed, and those who were killed while they took a lease over."""
+        """Delete files of builders that were killed, also of those killed while taking over a lease."""
         for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
             remove(leftover)
         for aside in self.root.glob(f"{glob.escape(lease.path.name)}.*"):
             with contextlib.suppress(FileNotFoundError):
-                # a fresh one may be a lease that is about to be put back
+                # a recent one may be a lease that is about to be restored
                 if lease.path.stat().st_mtime - aside.stat().st_mtime > self.lease_s:
                     aside.unlink()
 
@@ -100,7 +99,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A file in the cache: a whole entry, one set aside as damaged, or the folder that a killed builder left."""
+    """A file in the cache: an entry, a damaged entry, or the folder of a builder that was killed."""
 
     path: Path
     kind: Kind

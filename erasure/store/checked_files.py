@@ -1,4 +1,4 @@
-"""Files with checksums: tensors as safetensors, never pickle, and JSON."""
+"""Files with checksums: tensors as safetensors (never pickle), and JSON."""
 
 import contextlib
 import errno
@@ -22,28 +22,28 @@ from erasure.store.regular_files import DamagedFileError, read_regular, regular
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
 _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
-_SETTLED_NS = 2 * 10**9  # after its last change a file may change again within the same tick of its clock
+_SETTLED_NS = 2 * 10**9  # a file that changed more recently may change again without a new time stamp
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 Values = dict[str, Any]  # JSON-like
 
 
 def write_json(path: Path, values: Mapping[str, object]) -> None:
-    """Write strict JSON, and a checksum with it: a NaN is an error."""
+    """Write strict JSON with a checksum; NaN is an error."""
     write_text(path, sealed(values))
 
 
 def sealed(values: Mapping[str, object]) -> str:
-    """Values and their checksum as the text of a JSON file."""
-    digest = fingerprint(json.loads(json.dumps(values)))  # of what will be read back: tuples are lists then
+    """Return the text of a JSON file with values and their checksum."""
+    digest = fingerprint(json.loads(json.dumps(values)))  # of the values as they will be read: tuples become lists
     return json.dumps({**values, _JSON_DIGEST: digest}, indent=2, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> Values:
-    """Read what `write_json` wrote, however its text is laid out.
+    """Read a file of `write_json`, in any layout of its text.
 
     Raises:
-        DamagedFileError: no regular file, no JSON, without a checksum, or altered.
+        DamagedFileError: no regular file, invalid JSON, no checksum, or a wrong one.
         OSError: it cannot be opened.
     """
     try:
@@ -62,7 +62,7 @@ def read_json(path: Path) -> Values:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object] | None = None) -> None:
-    """Save tensors with a checksum each, and JSON-valued metadata, in one safetensors file."""
+    """Save tensors, with a checksum each, and JSON metadata in one safetensors file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder, name a file in it", str(path))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -74,7 +74,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
-    """Load what `save_tensors` wrote; DamagedFileError if it is truncated, not safetensors, or a checksum differs."""
+    """Load a file of `save_tensors`; raise DamagedFileError if it is truncated, another format, or altered."""
     with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name, tensor in tensors.items():
@@ -86,7 +86,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
 
 
 def read_values(path: Path) -> Values:
-    """Read the metadata that `save_tensors` wrote, from the header; DamagedFileError as `load_tensors`."""
+    """Read the metadata of a file of `save_tensors` from its header; raise DamagedFileError as `load_tensors`."""
     with _opened(path) as (_, header):
         return _values({name: value for name, value in header.items() if not name.startswith(_DIGEST)}, path)
 
@@ -95,24 +95,24 @@ def _values(header: Mapping[str, str], path: Path) -> Values:
     try:
         return {name: json.loads(value) for name, value in header.items() if name != _METADATA_DIGEST}
     except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{path} has metadata that are no JSON ({str(error)[:160]})") from error
+        raise DamagedFileError(f"{path} has metadata that is not JSON ({str(error)[:160]})") from error
 
 
 def checksum(path: Path) -> str:
-    """Read the checksum of the metadata that `save_tensors` wrote; DamagedFileError if the header is damaged."""
+    """Read the checksum of the metadata of a file of `save_tensors`; raise DamagedFileError if it is damaged."""
     with _opened(path) as (_, header):
         return header[_METADATA_DIGEST]
 
 
 def digest(tensor: Tensor) -> str:
-    """Checksum of a tensor's dtype, shape and bytes."""
+    """Return a checksum of the dtype, shape and bytes of a tensor."""
     content = hashlib.blake2b(f"{tensor.dtype}{tuple(tensor.shape)}".encode(), digest_size=16)
     content.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return content.hexdigest()
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of a file's content, computed once per process while its size, times and inode stay the same."""
+    """Return the SHA-256 of a file, computed once per process while its size, times and inode stay the same."""
     status = path.stat()
     state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
@@ -120,20 +120,20 @@ def file_checksum(path: Path) -> str:
 
 
 @cache
-def _sha256(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 what the answer holds for
+def _sha256(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 key of the cached answer
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(description: Any, length: int = 16) -> str:
-    """Hexadecimal digest of a JSON-like description: equal descriptions, equal digests, on any machine."""
+    """Return a hexadecimal digest of a JSON-like description, the same on every machine."""
     canonical = json.dumps(description, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:length]
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
-    """Open a safetensors file, perhaps through a link, and verify its header."""
+    """Open a safetensors file, which may be a link, and verify its header."""
     regular(Path(os.path.realpath(path)), math.inf)  # opening a pipe would wait forever
     try:
         with safe_open(path, framework="pt") as file:

@@ -1,7 +1,7 @@
 """A lock for shared file systems: a file with a heartbeat, which another process may take over when it stops.
 
-It needs exclusive creation and rename, but no `flock`, and compares no clocks of different machines. It saves work;
-that results are right does not depend on it, because they are renamed into place whole.
+It needs exclusive creation and rename, but no `flock`, and does not compare the clocks of different machines. Its
+purpose is to save work. Correct results do not depend on it, because files are renamed into place whole.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
 
 
 class LeaseLostError(Exception):
-    """Another process has taken over, because this one showed no sign of life for too long."""
+    """Another process has taken over, because this one missed its heartbeat for too long."""
 
 
 class Lease:
-    """Exclusive use of something named by a path, for as long as this process lives and its heart beats.
+    """Exclusive use of a resource that a path names, while this process lives and sends heartbeats.
 
     Args:
-        path: the lock file; its folder must exist.
-        stale_after_s: seconds without a heartbeat after which a waiter takes over. A holder on the same machine,
-            and in the same container, whose process is gone is replaced at once.
+        path: the lock file, in an existing folder.
+        stale_after_s: seconds without a heartbeat after which a waiting process takes over. If the process of the
+            holder has ended on the same machine and in the same container, it takes over at once.
     """
 
     def __init__(self, path: Path, *, stale_after_s: float = DEFAULT_STALE_AFTER_S) -> None:
@@ -42,17 +42,17 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
-        self._seen: Heartbeat | None = None  # as last looked at
+        self._seen: Heartbeat | None = None  # when last checked
         self._seen_at = 0.0
 
     def try_acquire(self) -> bool:
-        """Take the lease if it is free or its holder is gone; otherwise note its heartbeat and return False."""
+        """Take the lease if it is free or its holder is gone; otherwise record its heartbeat and return False."""
         if self._create():
             return True
         return self._holder_is_gone() and self._take_away() and self._create()
 
     def release(self) -> None:
-        """Give the lease back, if it is still ours."""
+        """Release the lease if this process still holds it."""
         self._stop.set()
         if self._beating is not None:
             self._beating.join()
@@ -63,11 +63,11 @@ class Lease:
         """Raise LeaseLostError if another process has taken over, before protected files are written."""
         try:
             content = read_regular(self.path, errors="replace")
-        except DamagedFileError:  # something else stands there now
+        except DamagedFileError:  # replaced by something else
             content = ""
         except FileNotFoundError:
             raise LeaseLostError(f"{self.path} was deleted or moved while it was held; stepping aside") from None
-        except OSError:  # a failing file server is no evidence about the holder
+        except OSError:  # errors of the file server say nothing about the holder
             return
         if parsed(content).get("token") != self._token:
             raise LeaseLostError(
@@ -81,7 +81,7 @@ class Lease:
         return beat.holder if beat else NOBODY
 
     def acquire(self) -> None:
-        """Take the lease; wait as long as another's heart beats."""
+        """Take the lease, and wait while another holder sends heartbeats."""
         announced = False
         pause_s = 0.02
         while not self.try_acquire():
@@ -106,7 +106,7 @@ class Lease:
         try:
             with os.fdopen(handle, "w") as file:
                 json.dump({"token": self._token, **this_process()}, file)
-        except BaseException:  # also for a signal: others would wait for a lock file without a holder
+        except BaseException:  # signals included: others would wait for a lock file without a holder
             self.path.unlink(missing_ok=True)
             raise
         self._stop.clear()
@@ -118,7 +118,7 @@ class Lease:
         while not self._stop.wait(self.stale_after_s / 5):
             try:
                 self.require()
-            except LeaseLostError as error:  # the heart of another beats there now
+            except LeaseLostError as error:  # another process holds the lease
                 log.warning("%s", error)
                 return
             with contextlib.suppress(OSError):
@@ -134,17 +134,17 @@ class Lease:
         return beat.gone or now - self._seen_at > self.stale_after_s
 
     def _take_away(self) -> bool:
-        """Remove a stale lock file; of several that try, the rename lets one succeed."""
+        """Remove a stale lock file; the rename lets only one of several processes succeed."""
         aside = self.path.with_name(f"{self.path.name}.{self._token}")
         try:
             self.path.rename(aside)
         except FileNotFoundError:
             return False
         taken = heartbeat(aside)
-        if taken != self._seen:  # not the file that was looked at: its holder lives, or another waiter was faster
-            with contextlib.suppress(FileNotFoundError):  # its holder has finished, and tidied up
+        if taken != self._seen:  # another file: its holder lives, or another waiting process was faster
+            with contextlib.suppress(FileNotFoundError):  # its holder has finished and removed it
                 aside.rename(self.path)
             return False
         log.warning("%s left %s behind; taking over", taken.holder if taken else NOBODY, self.path.name)
-        remove(aside)  # who has the lease by now may have tidied up
+        remove(aside)  # the new holder may have removed it already
         return True

@@ -1,7 +1,7 @@
-"""The holder of a lease: its process, its last sign of life, and whether it has certainly ended.
+"""The holder of a lease: its process, its last heartbeat, and whether the process has certainly ended.
 
-Whether it has ended is known at once only under the same kernel and in the same PID namespace (containers may share
-everything else, also a host's name); otherwise only when the heartbeat stops.
+That a process has ended is visible at once only under the same kernel and in the same PID namespace. (Containers may
+share everything else, even the host name.) Otherwise it shows only when the heartbeat stops.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from pathlib import Path
 from erasure.store.regular_files import DamagedFileError, read_regular
 
 NOBODY = "nobody known"
-_LARGEST_BYTES = 2**16  # of a lock file, which has some 300
+_LARGEST_BYTES = 2**16  # of a lock file, which usually has 300
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The last sign of life of a lease's holder.
+    """The last heartbeat of the holder of a lease.
 
     Attributes:
-        process: description of the holder; empty if it is unreadable, or no lease has written it (yet).
-        at: when, by the file system's clock, in seconds since 1970.
+        process: description of the holder; empty if it is unreadable, or not written yet.
+        at: time by the clock of the file system, in seconds since 1970.
     """
 
     process: dict
@@ -33,12 +33,12 @@ class Heartbeat:
 
     @property
     def holder(self) -> str:
-        """The process and its machine, in words."""
+        """The process and its machine, for messages."""
         return f"process {self.process['pid']} on {self.process['host']}" if self.process else NOBODY
 
     @property
     def gone(self) -> bool:
-        """Whether the holder is a process of this machine that has ended: /proc would show it, and does not."""
+        """Whether the holder is a process of this machine that has ended, according to /proc."""
         machine = _machine()
         if not all(machine.values()) or any(self.process.get(key) != value for key, value in machine.items()):
             return False
@@ -66,11 +66,11 @@ def heartbeat(path: Path) -> Heartbeat | None:
 
 
 def file_system_time(folder: Path) -> float:
-    """Return the time of the machine that stores `folder`, to compare with heartbeats; seconds since 1970."""
+    """Return the time of the file system of `folder`, to compare with heartbeats, in seconds since 1970."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
             return Path(file.name).stat().st_mtime
-    except OSError:  # a folder that only others may write
+    except OSError:  # a folder without write permission
         return time.time()
 
 
@@ -80,7 +80,7 @@ def this_process() -> dict:
 
 
 def parsed(content: str) -> dict:
-    """Parse the holder of a lock file; empty if no lease wrote it."""
+    """Parse the holder in the content of a lock file; empty if no lease wrote it."""
     try:
         holder = json.loads(content)
     except (ValueError, RecursionError):
@@ -91,13 +91,13 @@ def parsed(content: str) -> dict:
 
 
 def _machine() -> dict[str, str]:
-    """Return an identity of processes: host, boot and namespaces; empty strings where /proc is missing.
+    """Return the host, boot and namespaces in which process numbers are valid; empty strings without /proc.
 
-    Start times are counted in a time namespace, where the kernel has these.
+    Start times depend on the time namespace, if the kernel has them.
     """
     described = {"host": socket.gethostname(), "boot": "", "namespaces": ""}
     with contextlib.suppress(OSError):
-        if Path("/proc/self").readlink().name == str(os.getpid()):  # otherwise it is another namespace's /proc
+        if Path("/proc/self").readlink().name == str(os.getpid()):  # otherwise /proc belongs to another namespace
             links = [Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time")]
             described["namespaces"] = " ".join(str(link.readlink()) for link in links if link.is_symlink())
             described["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""Safe use of untrusted folders: only regular files are opened, links are not followed, and sizes are limited."""
+"""Safe reading of untrusted folders: only regular files of limited size are opened, and links are not followed."""
 
 import errno
 import math
@@ -22,7 +22,7 @@ class DamagedFileError(ValueError):
 
 
 class IrregularFileError(DamagedFileError):
-    """No regular file, or one that is too large; `reason` says which, without the path."""
+    """A file that is not regular or too large; `reason` states the problem without the path."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} is {reason}")
@@ -30,12 +30,12 @@ class IrregularFileError(DamagedFileError):
 
 
 def regular(path: Path, most: float = LARGEST_BYTES) -> Path:
-    """Return the path of a regular file of at most `most` bytes, for a library that opens files itself.
+    """Return the path of a regular file of at most `most` bytes, for libraries that open files themselves.
 
-    Opening a named pipe never returns, reading /dev/zero never ends, and a link gives away a file of its reader's.
+    Opening a named pipe never returns, reading /dev/zero never ends, and a link may reveal a file of the reader.
 
     Raises:
-        IrregularFileError: it is something else, a link included, or larger.
+        IrregularFileError: the path is a link or another irregular file, or the file is larger.
         OSError: the file is missing, unreadable, or a folder.
     """
     status = path.lstat()
@@ -52,7 +52,7 @@ def regular(path: Path, most: float = LARGEST_BYTES) -> Path:
 def open_regular(
     path: Path, mode: Literal["r", "a"] = "r", most: float = LARGEST_BYTES, errors: str = "strict"
 ) -> TextIO:
-    """Open a regular text file of at most `most` bytes to read, or to append to; the latter is made if it is missing.
+    """Open a regular text file of at most `most` bytes for reading, or for appending, which creates a missing file.
 
     Raises:
         IrregularFileError, OSError: as `regular`.
@@ -63,7 +63,7 @@ def open_regular(
 
 
 def _open_unfollowed(path: str, flags: int) -> int:
-    """Open a file that was regular a moment ago: a link put there since is an error, a pipe does not block."""
+    """Open a file that was regular when checked: a link put there since is an error, and a pipe does not block."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
@@ -74,20 +74,20 @@ def read_regular(path: Path, most: float = LARGEST_BYTES, errors: str = "strict"
 
 
 def require_plain_folder(folder: Path) -> None:
-    """Refuse to write into a folder that is a link, or that holds a link or anything else but files and folders.
+    """Refuse a folder for writing that is a link, or that contains anything but files and folders.
 
-    What is written could go elsewhere, or wait forever for a reader. A folder that is missing passes.
+    Writing could otherwise go elsewhere, or wait forever for a reader. A missing folder is accepted.
 
     Raises:
-        IrregularFileError: names what is there.
+        IrregularFileError: a link or another irregular file.
         OSError: the folder cannot be searched.
     """
     try:
         with os.scandir(folder) as entries:
-            odd = [Path(each.path) for each in entries if not _is_plain(each)]
+            irregular = [Path(each.path) for each in entries if not _is_plain(each)]
     except FileNotFoundError:
         return
-    for path in [*([folder] if folder.is_symlink() else []), *sorted(odd)]:
+    for path in [*([folder] if folder.is_symlink() else []), *sorted(irregular)]:
         kind = _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no regular file")
         raise IrregularFileError(path, f"{kind}, and is not written through: delete it, or choose another folder")
 

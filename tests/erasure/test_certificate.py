@@ -132,7 +132,7 @@ def test_arrays_and_lists_are_certified_as_tensors() -> None:
 def test_examples_that_cannot_be_certified_are_refused(digits) -> None:
     x, z = digits
     moments = ClassMoments.fit(x, z)
-    with pytest.raises(ValueError, match="erased has dtype torch.int64: give the examples in the floating dtype"):
+    with pytest.raises(ValueError, match="erased has dtype torch.int64: pass the examples in the floating dtype"):
         certify(x, x.long(), z)
     for spoilt in ((x, x * torch.nan), (x * torch.nan, x)):
         with pytest.raises(ValueError, match="holds values that are not finite"):
@@ -161,7 +161,7 @@ def test_categories_are_no_coordinates_before_or_after_erasure() -> None:
     codes = x.assign(a=x["a"].astype("category"))
     z = pd.Series((torch.arange(30) % 2).numpy())
     for before, after in ((codes, x * 1.0), (x * 1.0, codes)):
-        with pytest.raises(ValueError, match="values of type category, which are no numbers"):
+        with pytest.raises(ValueError, match="values of type category, which are not numbers"):
             certify(before, after, z)
     with pytest.raises(ValueError, match="reference holds values of type category"):
         order_spectrum(x * 1.0, z, reference=codes, orders=1)

@@ -165,9 +165,8 @@ def test_their_test_of_linear_erasure(eraser: type[Eraser], kind: str, k: int) -
     assert LinearRegression().fit(before, seen).score(before, seen) > 0.01
     assert LinearRegression().fit(after, seen).score(after, seen) <= 1e-12
     if kind == "one-hot":
-        probe = LogisticRegression(C=1e6, tol=1e-9)
-        assert abs(probe.fit(x - x.mean(0), z).coef_).max() > 0.05
-        assert abs(probe.fit(centred, z).coef_).max() < 2e-9
+        assert abs(LogisticRegression(C=1e6, tol=1e-2).fit(x - x.mean(0), z).coef_).max() > 0.05
+        assert abs(LogisticRegression(C=1e6, tol=1e-9).fit(centred, z).coef_).max() < 2e-9
         probe = LinearSVC(dual=False, intercept_scaling=10**6, tol=2e-9)  # pyright: ignore[reportArgumentType]
         assert abs(probe.fit(erased, z).coef_).max() < 2e-9
     torch.testing.assert_close(erased.mean(0), x.mean(0), rtol=0, atol=1e-10)

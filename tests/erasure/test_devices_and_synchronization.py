@@ -112,12 +112,11 @@ def test_an_eraser_computes_on_the_device_what_it_computes_on_the_cpu(kind: type
         assert torch.equal(moved.cpu(), expected)
 
 
-@pytest.mark.parametrize("kind", ERASERS)
+@pytest.mark.parametrize("kind", [LeaceEraser, QleaceEraser, QuantileEraser, PublishedGradientEraser])
 def test_a_dataset_is_erased_on_the_device(kind: type[Eraser], tmp_path: Path) -> None:
+    """With one map, maps by class, a fit to examples, and no map at all."""
     source = Few(name="few", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
-    options = ERASERS[kind] | ({"low": 0.0, "high": 1.0} if issubclass(kind, GradientEraser) else {})
-    if kind is GradientOrdersEraser:  # five iterations would not keep its promise
-        options |= {"weights": (150.0, 24.0, 1.0), "order_weight": 1e4, "max_iterations": 60}
+    options = {"max_iterations": 3} if kind is PublishedGradientEraser else ERASERS[kind]
 
     def erased(place: str, device: torch.device | str):
         cache = Cache(tmp_path / place)
@@ -209,9 +208,8 @@ def test_applying_qleace_stops_four_times_whatever_the_number_of_classes() -> No
     assert device.waits.total() <= 4  # two of them for the range of the labels
 
 
-@pytest.mark.parametrize("d", [12, 16])
-def test_alf_qleace_stops_twice_per_direction(d: int) -> None:
-    eraser, waits = fitted(AlfQleaceEraser, d)
+def test_alf_qleace_stops_twice_per_direction() -> None:
+    eraser, waits = fitted(AlfQleaceEraser, 12)
     assert isinstance(eraser, AlfQleaceEraser)
     assert len(eraser.norms) > 5
     assert waits <= 4 + 2 * len(eraser.norms)

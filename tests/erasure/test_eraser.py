@@ -87,7 +87,7 @@ def test_a_subclass_written_as_the_guide_says_erases(digits) -> None:
     [
         (WithoutFields, "WithoutFields has no mean and no num_classes: make it a dataclass with the fields"),
         (WithoutInstance, r"WithoutInstance.from_moments returned tensor.*: return an instance of the class"),
-        (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: of these moments"),
+        (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: expected \[64\] and 10"),
         (OneArgument, r"OneArgument.transform must take \(self, x, z\)"),
         (WithoutMap, "WithoutMap does not define transform"),
     ],
@@ -117,7 +117,7 @@ def test_labels_reach_only_those_that_declare_them(digits) -> None:
     assert blind.seen is None
     assert labelled.seen is not None
     assert torch.equal(labelled.seen, z)
-    with pytest.raises(ValueError, match="Labelled maps each class in its own way: pass the labels z"):
+    with pytest.raises(ValueError, match="Labelled maps each class differently: pass the labels z"):
         labelled(x)
 
 

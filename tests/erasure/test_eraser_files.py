@@ -90,7 +90,7 @@ def test_metadata_that_cannot_be_parsed_is_refused_in_one_line(tmp_path: Path, t
     path, mean = tmp_path / "eraser", torch.zeros(3)
     header = {"options": text, "digest:mean": digest(mean)}
     save_file({"mean": mean}, path, metadata={**header, "metadata-digest": fingerprint(header)})
-    with pytest.raises(ValueError, match="eraser has metadata that are no JSON"):
+    with pytest.raises(ValueError, match="eraser has metadata that is not JSON"):
         Eraser.load(path)
 
 
@@ -117,5 +117,7 @@ def test_what_is_no_field_is_not_lost_in_silence(digits, tmp_path: Path) -> None
     eraser.save(tmp_path / "before")
     assert torch.equal(Eraser.load(tmp_path / "before").mean, eraser.mean)
     eraser(x, z)  # sets `seen`
-    with pytest.raises(ValueError, match="Remembering.seen is not a field of the dataclass: declare it, to be kept"):
+    with pytest.raises(
+        ValueError, match="Remembering.seen is not a field of the dataclass: declare it so that it is saved"
+    ):
         eraser.save(tmp_path / "after")

@@ -138,7 +138,7 @@ class Squared(LeaceEraser):
 
 def test_wrong_erasers_are_refused() -> None:
     linear = nn.Linear(6, 4).double()
-    with pytest.raises(ValueError, match="OracleLeaceEraser maps each class in its own way: only one map"):
+    with pytest.raises(ValueError, match="OracleLeaceEraser maps each class differently: only one map"):
         fold(linear, OracleLeaceEraser.fit(X, Z))
     with pytest.raises(ValueError, match="Squared is not an affine map"):
         fold(linear, Squared.fit(X, Z))

@@ -148,10 +148,10 @@ FRAMES_OF_DATES: dict[str, Any] = {
 @pytest.mark.parametrize("name", FRAMES_OF_DATES)
 def test_columns_that_are_no_numbers_are_refused(name: str) -> None:
     for refused in (lambda x: LeaceEraser.fit(x, Z), LeaceEraser.fit(X[:, :2], Z), lambda x: ConceptMoments.fit(x, R)):
-        with pytest.raises(ValueError, match=r"^x holds values of type .*, which are no numbers: pass"):
+        with pytest.raises(ValueError, match=r"^x holds values of type .*, which are not numbers: pass"):
             refused(FRAMES_OF_DATES[name])
     if not name.startswith("categories"):
-        with pytest.raises(ValueError, match=r"holds values of type .*, which are no numbers: pass .* or strings for"):
+        with pytest.raises(ValueError, match=r"holds values of type .*, which are not numbers: pass .* or strings for"):
             LeaceEraser.fit(X, FRAMES_OF_DATES[name])
 
 

@@ -48,7 +48,7 @@ def test_erasers_are_the_same_wherever_states_are_kept(disk: float, monkeypatch:
             for field, tensor in eraser.state_dict().items():
                 assert torch.equal(tensor, expected[name].state_dict()[field])
     if not disk:
-        with pytest.raises(ValueError, match="batches cannot be kept: no room for .* pass a list or a DataLoader"):
+        with pytest.raises(ValueError, match="batches cannot be stored: no room for .* pass a list or a DataLoader"):
             fit_layers(network(), iter(BATCHES), names, num_classes=2)
 
 

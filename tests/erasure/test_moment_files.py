@@ -1,4 +1,4 @@
-"""Files of moments: old ones are read, and those that no examples have are refused in one line."""
+"""Files of moments that no examples have are refused in one line."""
 
 from pathlib import Path
 
@@ -7,15 +7,7 @@ import torch
 
 from erasure import ClassMoments, ConceptMoments
 from erasure.store.checked_files import load_tensors, save_tensors
-from tests.erasure.test_moments import equal, random_data
-
-
-def test_moments_that_version_0_2_0_saved_are_read(tmp_path) -> None:
-    x, z = random_data(8)
-    expected = ClassMoments.fit(x, z)
-    saved = {"sizes": torch.tensor(expected.sizes), "means": expected.means, "scatters": expected.scatters}
-    save_tensors(tmp_path / "old", saved, {"moments": {"pooled": False, "precision": "float64"}})
-    equal(ClassMoments.load(tmp_path / "old").update(x, z), ClassMoments.fit(x, z).update(x, z))
+from tests.erasure.test_moments import random_data
 
 
 @pytest.mark.parametrize("kind", [ClassMoments, ConceptMoments])

@@ -65,7 +65,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "dates": (
         lambda: fit(X, Z.numpy().astype("M8[D]")),
-        r"z holds values of type datetime64\[D\], which are no numbers",
+        r"z holds values of type datetime64\[D\], which are not numbers",
     ),
     "durations": (lambda: fit(X.numpy().astype("m8[s]"), Z), r"x holds values of type timedelta64\[s\], .* days$"),
     "dates in a list": (lambda: fit(X, [date(2020, 1, 1 + i % 3) for i in range(60)]), r"z holds datetime.date\(2020"),
@@ -186,7 +186,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no batch": (lambda: scrub(["0"], []), "no batch: nothing to fit erasers on"),
     "labels in a network": (
         lambda: scrub(["0"], eraser=OracleLeaceEraser),
-        "asks for labels, which a network",
+        "needs labels, which a network",
     ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }

@@ -377,7 +377,7 @@ def test_a_csv_file_of_paths_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("yaml", "said"),
     [
-        ("tags: [a\n: b", r"README\.md begins with broken metadata \(.*\): mend it, or delete the lines"),
+        ("tags: [a\n: b", r"README\.md begins with broken metadata \(.*\): fix it, or delete the lines"),
         ("- a", "split train of .* cannot be read"),
         (
             "configs:\n- config_name: a\n  data_files: http://127.0.0.1:9/a.parquet",

@@ -93,7 +93,7 @@ def test_what_the_hub_does_not_have_is_refused(tmp_path: Path, monkeypatch) -> N
     honest = server.dataset_info("", revision=None, files_metadata=True)
     honest.siblings[1].lfs.sha256 = "0" * 64
     monkeypatch.setattr(server, "dataset_info", lambda *_, **__: honest)
-    with pytest.raises(FetchError, match="of EleutherAI/cifarnet did not come as the hub has it"):
+    with pytest.raises(FetchError, match="of EleutherAI/cifarnet differs from the file on the hub"):
         source("EleutherAI/cifarnet", root=str(tmp_path / "data")).fetch()
     assert not (tmp_path / "data" / "EleutherAI--cifarnet").exists()
 

@@ -306,7 +306,7 @@ def test_what_is_missing_is_fetched_and_prepared(mnist_and_svhn, tmp_path: Path,
     assert len(source.load().train) == 110
 
 
-@pytest.mark.parametrize("chosen", [MDL, TRAIN, SAMPLE_INFO], ids=lambda chosen: chosen.name)
+@pytest.mark.parametrize("chosen", [MDL, SAMPLE_INFO], ids=lambda chosen: chosen.name)
 def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path: Path, command) -> None:
     roots = [
         f"dataset.parts.{part}.root={tmp_path / 'data' / place}" for part, place in (("mnist", "a"), ("svhn", "b"))

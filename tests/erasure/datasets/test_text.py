@@ -106,7 +106,7 @@ def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_pa
     [
         (VECTORS | {"bad": (1.0, 2.0)}, "line 2: need a word and 3 numbers"),
         (VECTORS | {"film": (1.0, "x", 2.0)}, "line 3: need a word and 3 numbers"),
-        ({"gut": (1.0, 2.0, 3.0)}, "has a vector for no word of the texts"),
+        ({"gut": (1.0, 2.0, 3.0)}, "has no vector for any word of the texts"),
     ],
 )
 def test_files_that_are_no_word_vectors_are_refused(tmp_path: Path, vectors, said: str) -> None:

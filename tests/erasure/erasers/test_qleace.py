@@ -166,7 +166,7 @@ def test_maps_are_symmetric_and_positive_where_classes_are_of_full_rank() -> Non
     assert (torch.linalg.eigvalsh(maps) > 0).all()
 
 
-@pytest.mark.parametrize("n", [3, 12, 25])
+@pytest.mark.parametrize("n", [2, 12, 25])
 def test_fewer_examples_than_pixels(n: int) -> None:
     generator = torch.Generator().manual_seed(n)
     z = torch.arange(4).repeat_interleave(torch.tensor([n, n + 1, n + 5, 3 * n]))
@@ -180,31 +180,12 @@ def test_fewer_examples_than_pixels(n: int) -> None:
     assert edit_size(x, erased) < 1  # less than setting all to the mean
 
 
-@pytest.mark.parametrize("n", [200, 300, 500, 1000])
+@pytest.mark.parametrize("n", [200, 1000])
 def test_small_parts_of_the_digits_are_erased_with_the_default_tolerance(digits, n: int) -> None:
     x, z = (part[:n] for part in digits)  # class ranks differ: 18 to 20 of 64 at 200 images, 46 to 53 at 1,000
     erased = QleaceEraser.fit(x, z)(x, z)
     assert gaps(erased, z, x)[0] < 1e-13
     assert gaps(erased, z, x)[1] < 1e-10
-
-
-def test_one_class_of_two_examples_leaves_every_class_one_direction() -> None:
-    x, z = mixture(3, 8, counts=[40, 50, 20])
-    keep = (z < 2) | (torch.cumsum(z == 2, 0) <= 2)
-    x, z = x[keep], z[keep]
-    erased = QleaceEraser.fit(x, z)(x, z)
-    mean_gap, covariance_gap = gaps(erased, z, x)
-    assert mean_gap < 1e-13
-    assert covariance_gap < 1e-12
-    assert torch.linalg.matrix_rank(erased - erased.mean(0)) == 1
-
-
-def test_a_hundred_classes() -> None:
-    x, z = mixture(100, 5, counts=[7 + j % 9 for j in range(100)])
-    erased = QleaceEraser.fit(x, z)(x, z)
-    mean_gap, covariance_gap = gaps(erased, z, x)
-    assert mean_gap < 1e-13
-    assert covariance_gap < 1e-12
 
 
 def test_constant_pixels_stay_constant_in_all_classes() -> None:

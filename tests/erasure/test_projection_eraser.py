@@ -14,7 +14,7 @@ from erasure import (
     QleaceEraser,
     RandomEraser,
 )
-from erasure.columns_made_constant import constant_columns
+from erasure.projection_eraser import constant_columns
 
 
 def tree_accuracy(x: Tensor, z: Tensor) -> float:
