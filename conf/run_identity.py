@@ -9,7 +9,8 @@ from conf.target_class import config_of
 
 T = TypeVar("T")
 
-_RETIRED = {"mdl": ("share",)}  # options by section that stored runs may have; no identity contained them
+# options by section that stored runs may have; no identity contained them
+_RETIRED = {"mdl": ("share",), "sample_info": ("batch_size",)}
 
 
 def unhashed(default: T) -> T:

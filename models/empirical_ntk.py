@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.stackable_layers import Linear
-from models.tangent.jacobian import Weights
-from models.tangent.kernel import GIB, TangentOptions, mean_ntk, unless_cheap
-from models.tangent.projection import Projection
+from models.tangent.jacobian import Projection, Weights
+from models.tangent.kernel import GIB, mean_ntk, unless_cheap
 
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
@@ -98,7 +97,7 @@ class TangentKernel:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
-        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, TangentOptions(projection=self.projection))
+        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, self.projection)
         return kernel.div_(self.size)
 
     def diagonal(self, x: Tensor) -> Tensor:

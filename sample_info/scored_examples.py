@@ -108,7 +108,6 @@ class Examples:
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
-            batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
             kernel=settings.kernel,
             held_out_y=self.targets(self.held_out_labels) if settings.pairwise else None,
@@ -186,7 +185,6 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
         stored,
         problem.y.to(stored.dtype),
         data,
-        problem.batch_size,
     )
     # the unchanged inputs are not rounded a second time
     return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked

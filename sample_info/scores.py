@@ -62,7 +62,6 @@ def unique_information(
     pairwise: bool = False,
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
-    batch_size: int = 64,
     memory_gib: float = 1.0,
     device: str = "auto",
     on_progress: progress.Show = lambda *_: None,
@@ -87,7 +86,6 @@ def unique_information(
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
             random readout. A module of yours keeps the readout that it draws.
         kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
-        batch_size: examples per backward pass; scores do not depend on it.
         memory_gib: for intermediate results, besides the kernel; scores do not depend on it.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.
@@ -133,7 +131,7 @@ def unique_information(
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
     single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
-    single |= {"batch_size": batch_size, "memory_gib": memory_gib}
+    single |= {"memory_gib": memory_gib}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
@@ -156,7 +154,6 @@ def unique_information(
             held_out=data["held_out"].images,
             descent=settings.training,
             seed=seed,
-            batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
             kernel=settings.kernel,
             held_out_y=None if held_out_y is None else targets(data["held_out"].labels, outputs),

@@ -118,7 +118,6 @@ class SampleInfoSettings:
     kernel: KernelSettings
     pairwise: bool = later(default=False)
     error_estimate: bool = later(default=False)
-    batch_size: Annotated[int, Field(ge=1)] = unhashed(64)
     memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:

@@ -8,9 +8,8 @@ from torch.nn.functional import one_hot
 
 from models.classifier import Classifier
 from models.stackable_layers import Linear
-from models.tangent.jacobian import Weights, network_outputs
-from models.tangent.kernel import Kernels, TangentOptions, ntk, unless_cheap
-from models.tangent.projection import Projection
+from models.tangent.jacobian import Projection, Weights, network_outputs
+from models.tangent.kernel import Kernels, ntk, unless_cheap
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.settings import KernelSettings
 from sample_info.trained_weights import TrainedWeights
@@ -31,14 +30,13 @@ class TrainingProblem:
     held_out: Tensor  # inputs [m, C, H, W] on which predictions are compared
     descent: LinearizedDescent
     seed: int  # of the initialisation
-    batch_size: int  # examples per backward pass
     memory_bytes: float  # for intermediate results
     kernel: KernelSettings = EXACT_KERNEL
     held_out_y: Tensor | None = None  # targets [m, k] of the held-out inputs, for effects on their losses
 
     def outputs(self, x: Tensor) -> Tensor:
         """f(x) at the weights, [n, k] float64."""
-        return network_outputs(self.model, self.weights, x, batch_size=self.batch_size)
+        return network_outputs(self.model, self.weights, x)
 
     def kernels(self) -> Kernels:
         """Tangent kernels at the weights."""
@@ -46,8 +44,7 @@ class TrainingProblem:
         projection = None if self.kernel.projection == "exact" else Projection(self.kernel.size, draws)
         if projection is not None and self.kernel.projection == "auto":
             projection = unless_cheap(projection, self.model, self.weights, self.x, mean_of_outputs=False)
-        settings = TangentOptions(projection=projection, batch_size=self.batch_size, memory_bytes=self.memory_bytes)
-        return ntk(self.model, self.weights, self.x, self.held_out, settings)
+        return ntk(self.model, self.weights, self.x, self.held_out, projection, memory_bytes=self.memory_bytes)
 
     @property
     def training(self) -> GradientDescent:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
+from models.tangent.kernel import GIB, Kernels, ntk
 from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
@@ -85,8 +85,7 @@ class SampleInfoBenchmark:
 
     def kernels(self, batch_size: int = 64, memory_bytes: float | None = None) -> Kernels:
         memory = self.memory_bytes if memory_bytes is None else memory_bytes
-        settings = TangentOptions(batch_size=batch_size, memory_bytes=memory)
-        return ntk(self.model, self.weights, self.x, self.held_out, settings)
+        return ntk(self.model, self.weights, self.x, self.held_out, batch_size=batch_size, memory_bytes=memory)
 
     def scores(self, kernels: Kernels, memory_bytes: float) -> tuple[Changes, LinearizedDynamics]:
         dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)

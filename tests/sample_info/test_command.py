@@ -101,10 +101,7 @@ def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_pa
     options = [*SMALL, "logger.mode=disabled", "model=lenet", "model.width=16", "sample_info.examples=30"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert command(COMMAND, *options, f"runs_dir={whole}").code == 0
-    assert (
-        command(COMMAND, *options, f"runs_dir={parts}", "sample_info.batch_size=7", "sample_info.memory_gib=1e-4").code
-        == 0
-    )
+    assert command(COMMAND, *options, f"runs_dir={parts}", "sample_info.memory_gib=1e-4").code == 0
     (a,), (b,) = whole.glob("*/scores.safetensors"), parts.glob("*/scores.safetensors")
     assert a.parent.name == b.parent.name
     for name, values in load_tensors(a)[0].items():

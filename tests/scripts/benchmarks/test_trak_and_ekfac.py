@@ -32,7 +32,7 @@ def problem(model, n: int = 60, m: int = 7, steps: int = 10) -> TrainingProblem:
     descent = LinearizedDescent(learning_rate=0.5, steps=steps)
     x, held_out = (draws(size, *shape, seed=size).float() for size in (n, m))
     y = (x.flatten(1).sum(1, keepdim=True) > 0).double()
-    return TrainingProblem(model, away_from_zero(model), x, y, held_out, descent, 0, 64, 2**30)
+    return TrainingProblem(model, away_from_zero(model), x, y, held_out, descent, 0, 2**30)
 
 
 def mlp() -> MLP:
