@@ -25,7 +25,7 @@ from models.tangent.kernel import GIB, Kernels, ntk
 from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.pairwise_files import save_block
+from sample_info.pairwise_files import save_pairwise
 from sample_info.references.influence_and_cosine import influence
 from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
@@ -146,10 +146,12 @@ class SampleInfoBenchmark:
         def work(directory: str) -> None:
             dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
             trained = dynamics.predictions(self.initial_held_out, kernels.held_out)
+            outputs, losses = [], []
             for block in dynamics.blocks(self.memory_bytes, self.m):
                 effects, _ = dynamics.effects(block, kernels.held_out)
-                losses = loss_effects(effects.outputs, trained, self.y_held_out)
-                save_block(Path(directory), 0, block, effects.outputs, losses)
+                outputs.append(effects.outputs.cpu())
+                losses.append(loss_effects(effects.outputs, trained, self.y_held_out).cpu())
+            save_pairwise(Path(directory), 0, torch.cat(outputs), torch.cat(losses))
 
         _, scores = timed(lambda: self.scores(kernels, self.memory_bytes), self.device)
         with TemporaryDirectory() as directory:
