@@ -25,12 +25,10 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     from erasure.datasets.class_subset import ClassSubset
     from harness.experiment import Experiment
     from sample_info.data_summarization import summary_model
-    from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
 
     require_read(config, config.unread_options())
     settings = config.sample_info
-    require_known(settings.references.methods)
     described = Experiment.from_config("sample_info", config).require_network()
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":

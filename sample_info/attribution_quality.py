@@ -15,7 +15,7 @@ from harness.sample_info_fields import Attribution, Interval
 from sample_info.agreement import auroc, pearson, ranks
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.retraining import halves, trained_without
+from sample_info.retraining import halves, trained_without
 from sample_info.settings import ReferenceSettings
 
 OURS, THINNED = "our scores, added up", "our scores at half weight, added up"

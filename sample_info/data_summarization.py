@@ -17,7 +17,7 @@ from conf.target_class import Target, check_target
 from erasure.progress import Show, part_of
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.retraining import train_on_each
+from sample_info.retraining import train_on_each
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights

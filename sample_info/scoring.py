@@ -10,7 +10,7 @@ from harness.sample_info_fields import Information
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import require_possible, try_summaries
 from sample_info.pairwise_files import save_pairwise
-from sample_info.references.registry import SUBSETS, references_of
+from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
 from sample_info.scored_examples import Examples
@@ -55,7 +55,7 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
     methods = references_of(problem, settings.references, run)
     references = {name: one.changes for name, one in methods.items() if not bool(one.weight.isnan().all())}
     attribution = {}
-    if SUBSETS in settings.references.methods:
+    if "subsets" in settings.references.methods:
         attribution = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,

@@ -15,6 +15,7 @@ from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
+Reference = Literal["retraining", "influence", "cosine", "subsets"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +55,20 @@ class TrainingSettings(LinearizedDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
-    """Options of references, `sample_info.references`; for methods see `sample_info.references.registry`."""
+    """Methods that scores are compared with, `sample_info.references`.
 
-    methods: list[str]
+    "subsets" retrains without random halves, by which `sample_info.attribution_quality` judges all methods.
+    """
+
+    methods: list[Reference]
     examples: Annotated[int, Field(ge=2)] | None
     influence_damping: Annotated[list[Positive], Field(min_length=1)]
     subsets: Annotated[int, Field(ge=3)] = later(default=100)
+
+    def __post_init__(self) -> None:
+        methods = self.methods
+        twice = "a method is named twice; name it once"
+        _require(len(set(methods)) == len(methods), "references.methods", methods, twice)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from models.classifier import Classifier
 from models.stackable_layers import Linear
 from models.tangent.jacobian import Projection, Weights, network_outputs
 from models.tangent.kernel import Kernels, ntk, unless_cheap
+from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.settings import KernelSettings
 from sample_info.trained_weights import TrainedWeights
-from sample_info.trainings_by_example_weight import GradientDescent
 from train.randomness import generator
 
 EXACT_KERNEL = KernelSettings(projection="exact", size=1)  # the size has no effect

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sample_info.leave_one_out_effects import Changes, Effects
-from sample_info.linearized.descent import LinearizedDescent, SpectralFilter
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
 
 
@@ -112,9 +112,8 @@ class LinearizedDynamics:
         method: Method = "series" if size > 1 and self.descent.finite else self._method
         if (n, method) not in self._solvers:
             self.descent.require_stable(self.largest, n)
-            high = self.descent.weight_decay + self.largest
-            training = SpectralFilter(self.descent, n, high, self._tolerance)
-            self._solvers[n, method] = solver_of(self.kernel, self.residual, training, method)
+            approximation = {"largest": self.largest, "tolerance": self._tolerance, "method": method}
+            self._solvers[n, method] = solver_of(self.kernel, self.residual, self.descent, n=n, **approximation)
         return self._solvers[n, method]
 
 

@@ -26,8 +26,8 @@ from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.pairwise_files import save_pairwise
-from sample_info.references.influence_and_cosine import influence
-from sample_info.references.retraining import halves
+from sample_info.references import influence
+from sample_info.retraining import halves
 from sample_info.training_problem import initial_weights
 from scripts.benchmarks.benchmark_helpers import (
     Cost,

@@ -1,7 +1,6 @@
 """python -m sample_info in miniature, through its real command line."""
 
 import csv
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,7 @@ from models.tangent.kernel import ntk
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND, experiment
 from sample_info.error_estimates import EstimatedErrors
-from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
-from sample_info.references import registry
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import decisions
@@ -238,33 +235,27 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
         assert f"| {eraser} | MLP (depth=1) | MLP (depth=2) | " in table
 
 
-def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
-    """A reference that is the linearised network itself, in weight space, must correlate perfectly."""
-
-    def by_descent(judged) -> Mapping[str, Effects]:
-        problem = judged.problem
-        j = jacobian(problem.model, problem.weights, problem.x)[:, 0]
-        j_held_out = jacobian(problem.model, problem.weights, problem.held_out)[:, 0]
-        residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
-        n, descent = len(residual), problem.descent
-        masks = torch.cat([torch.ones(1, n), 1 - torch.eye(n)]).double()  # everything, then each without one
-        w = torch.zeros(n + 1, j.shape[1], dtype=torch.float64)
-        for _ in range(int(descent.steps)):
-            w = w - descent.learning_rate / n * ((residual + w @ j.T) * masks @ j + descent.weight_decay * w)
-        moved = w[0] - w[1:]
-        outputs = moved @ j_held_out.T
-        return {"descent": Effects(moved.square().sum(1), outputs.square().mean(1), outputs[:, :, None])}
-
-    monkeypatch.setitem(registry.REFERENCES, "descent", by_descent)
+def test_scores_are_those_of_gradient_descent_on_the_weights_and_sgd_stands_beside_them(command) -> None:
+    """The linearised network in weight space, trained step by step on everything and without each example."""
     options = ["model.width=16", "sample_info.examples=20", "sample_info.training.steps=50", "logger.mode=disabled"]
     options += ["sample_info.training.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
-    outcome = command(COMMAND, *options, "sample_info.references.methods=[descent]")
+    outcome = command(COMMAND, *options)
     assert outcome.code == 0, outcome.err
-    _, result = the_run()
-    for kind in ("weight", "prediction"):
-        assert result["references"]["descent"][0][kind]["pearson"] == pytest.approx(1, abs=1e-9)
-        assert [*result["references"]["descent"][0][kind]["ratio"].values()] == pytest.approx([1, 1, 1])
-    assert "descent" in outcome.out
+    directory, result = the_run()
+    problem = load(experiment(validate(result["config"], SampleInfoConfig))).problem(0)
+    j, j_held_out = (jacobian(problem.model, problem.weights, x)[:, 0] for x in (problem.x, problem.held_out))
+    residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
+    n, descent = len(residual), problem.descent
+    masks = torch.cat([torch.ones(1, n), 1 - torch.eye(n)]).double()  # everything, then each without one
+    w = torch.zeros(n + 1, j.shape[1], dtype=torch.float64)
+    for _ in range(50):
+        w = w - descent.learning_rate / n * ((residual + w @ j.T) * masks @ j + descent.weight_decay * w)
+    moved = w[0] - w[1:]
+    scores, _ = load_tensors(directory / "scores.safetensors")
+    torch.testing.assert_close(scores["weight_change"][0], moved.square().sum(1), rtol=1e-8, atol=0)
+    torch.testing.assert_close(
+        scores["prediction_change"][0], (moved @ j_held_out.T).square().mean(1), rtol=1e-8, atol=0
+    )
     assert result["information"]["si_sgd_nats"][0]["mean_nats"] > 0
 
 
@@ -316,7 +307,11 @@ def test_every_score_of_a_linear_network_is_believable(command) -> None:
         ("sample_info.data.epsilon=0", "sample_info.data.epsilon=0"),
         ("+sample_info={data: {adversarial: 0.5, epsilon: 1e-9}}", "0 of 60 examples fool"),
         ("+sample_info={data: {adversarial: 0.5}, training: {steps: converged}}", "adversarial=0.5"),
-        ("sample_info.references.methods=[tracin]", "there is no tracin"),
+        (
+            "sample_info.references.methods=[tracin]",
+            "references.methods[0]=tracin: must be 'retraining', 'infl",
+        ),
+        ("sample_info.references.methods=[cosine,cosine]", "a method is named twice"),
         ("sample_info.references.subsets=2", "sample_info.references.subsets=2: must be at least 3"),
         ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping[0]=0: must be"),
         ("sample_info.training.step=1", "did you mean training.steps"),

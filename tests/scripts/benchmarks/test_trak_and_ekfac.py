@@ -14,7 +14,7 @@ from models.polynomial import PolynomialClassifier
 from sample_info.__main__ import COMMAND
 from sample_info.attribution_quality import OURS, SETS, THINNED
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.references.influence_and_cosine import influence
+from sample_info.references import influence
 from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import trak_and_ekfac
 from scripts.benchmarks.trak_and_ekfac import EKFAC, plain, require_one_output, trak

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from harness.run_directory import Run
+from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.references.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
+from sample_info.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
 from sample_info.training_problem import TrainingProblem
-from sample_info.trainings_by_example_weight import GradientDescent
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import mlp_problem
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND
-from sample_info.trainings_by_example_weight import GradientDescent
+from sample_info.gradient_descent import GradientDescent
 
 SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.training.steps=300"]
 TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.training.steps=30"]
