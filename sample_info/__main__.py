@@ -39,7 +39,7 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
 
     def functions() -> "tuple[Load, Compute]":
         from sample_info.scored_examples import load
-        from sample_info.scoring import score
+        from sample_info.scores_run import score
 
         return load, score
 
@@ -57,7 +57,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
     from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
-    from sample_info.agreement import compare_scores
+    from sample_info.report.between_runs import compare_scores
     from sample_info.report.suspicious_examples import suspicious_examples
     from sample_info.report.tables import tables_of
 

@@ -1,7 +1,7 @@
 """Scores of single examples: how much each tells a network that the others do not (Harutyunyan et al. 2021).
 
 `unique_information` scores the examples of any network in Python. It and `python -m sample_info`
-(`sample_info.scoring`) both call `score_examples`.
+(`sample_info.scores_run`) both call `score_examples`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,13 @@ HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
 }  # fmt: skip
 # what computes, and another command: a finished run has no use for them
-COMPUTING = {"mdl.block_code_run", "mdl.kernel_code", "mdl.replay_code", "sample_info.scoring", "sample_info.__main__"}
+COMPUTING = {
+    "mdl.block_code_run",
+    "mdl.kernel_code",
+    "mdl.replay_code",
+    "sample_info.scores_run",
+    "sample_info.__main__",
+}
 TELL = """
 import runpy, sys
 try:
