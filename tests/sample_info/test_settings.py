@@ -21,6 +21,8 @@ def settings(*overrides: str) -> SampleInfoSettings:
         ([*TRAINED, "training.steps=converged"], "training.steps=converged"),
         ([*TRAINED, "training.time=continuous"], "training.time=continuous"),
         (["error_estimate=true", "training.steps=converged"], "error_estimate=true: networks are trained"),
+        (["references.methods=[influence]", "training.steps=converged"], "references.methods=.*trained for it step by"),
+        (["references.methods=[influence]", "training.time=continuous"], "references.methods=.*trained for it step by"),
         (["examples=1"], "examples=1: must be at least 2"),
         (["held_out=0"], "held_out=0: must be at least 1"),
         (["sigma=0"], "sigma=0.*must be a positive number"),
