@@ -62,7 +62,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from sample_info.report.tables import tables_of
 
     comparisons, problems = arrange(results), list[str]()
-    between = compare_scores(comparisons, problems.append)
+    between = compare_scores(comparisons, problems.append) if len(results) > 1 else ([], [])
     suspicious = [table for run in results if (table := suspicious_examples(run, problems.append)) is not None]
     show([*tables_of(comparisons, *between), *suspicious], directory / "table.md")
     for line in problems:
