@@ -1,4 +1,4 @@
-"""The tangent kernel of a network at its initialisation, as what the kernel code predicts with (`python -m mdl`)."""
+"""The tangent kernel of a network at its initialisation: a predictor of the kernel code (`python -m mdl`)."""
 
 import copy
 import math
@@ -51,7 +51,7 @@ class EmpiricalNtk(KernelModel):
         if network.mixes_examples:
             frozen = "set model.network.batch_norm=frozen"
             raise ValueError(
-                f"model.network={name}: its predictions depend on the batch, no gradient is one's: {frozen}"
+                f"model.network={name}: its predictions depend on the batch, examples have no gradient alone: {frozen}"
             )
         self.input_shape, self.num_classes, self.network = input_shape, num_classes, network
 

@@ -40,8 +40,8 @@ from train.examples_in_memory import (
     require_seeds,
 )
 
-_WORTH_SAVING_S = 10.0  # a kernel that takes longer is stored
-_KERNEL = 0.5  # of the time for one output; leaving out costs the cube of the outputs, the kernel their square
+_WORTH_SAVING_S = 10.0  # kernels that take longer are stored
+_KERNEL = 0.5  # share of the time with one output; it falls as 1 / outputs
 
 _REFITTED = 16  # examples per stored block where the data are refitted without each
 _SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names by that of the effects of a block
@@ -71,19 +71,19 @@ def unique_information(
 
     Args:
         model: a name as `python -m sample_info model=` takes it, a dictionary of such options, or a function that makes
-            a torch.nn.Module; all draw weights for each seed. Or a module, linearised at the weights that it has. It
-            returns one output for two classes, else one per class.
+            a torch.nn.Module; all of these draw weights for each seed. Or a module, linearised at its weights. The
+            network returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
         held_out: inputs like x, [m, ...], on which predictions are compared; standardised as x is.
         held_out_y: classes [m] of held-out inputs, for signed effects on their losses.
-        seeds: number of seeds, or the seeds; each has initial weights of its own.
+        seeds: number of seeds, or the seeds; each has its own initial weights.
         sigma: noise that scores are relative to, on outputs (F-SI) and on weights (SI).
         sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
         error_estimate: whether to estimate each score's error from one training of the network itself.
         pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
-            random readout. A module of yours keeps the readout that it draws.
+            random readout. Other modules keep the readout that they draw.
         kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
         memory_gib: for intermediate results, besides the kernel; scores do not depend on it.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -103,7 +103,7 @@ def unique_information(
         memory is that of n m k numbers per seed.
 
     Raises:
-        ValueError: a value that is refused; says what is allowed.
+        ValueError: an invalid value; the message says what is allowed.
     """
     require_same_rows(x, y)
     require_alike(x, held_out, "held_out")
@@ -169,7 +169,7 @@ def unique_information(
 
 
 class Steps(Protocol):
-    """Returns what a function computes, or what it computed in an earlier, interrupted attempt."""
+    """Returns the value of a function, or its value in an earlier, interrupted attempt."""
 
     def __call__(self, name: str, compute: Callable[[], Tensors], /, *, worth_s: float = 0.0) -> Tensors: ...
 

@@ -1,4 +1,4 @@
-"""Scores as a run of `python -m sample_info`: for every seed, resumably, with references, summaries and files."""
+"""A run of `python -m sample_info`: scores of every seed, references, summaries and files; resumable."""
 
 import functools
 from dataclasses import replace
@@ -21,11 +21,11 @@ from sample_info.training_problem import TrainingProblem
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
     """Score every example for every seed; return the section `information` of result.json.
 
-    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors on
-    request.
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and on request
+    pairwise-*.safetensors.
 
     Raises:
-        ValueError: summaries that these examples do not allow, or a training that diverges.
+        ValueError: impossible summaries of these examples, or a training that diverges.
     """
     require_possible(examples)
     seeds = examples.experiment.config.seeds

@@ -20,7 +20,7 @@ Reference = Literal["retraining", "influence", "cosine", "subsets"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Options of the data, `sample_info.data`: label noise, adversarial examples, subgroups."""
+    """Options of the scored data, `sample_info.data`: label noise, adversarial examples, subgroups."""
 
     at_most: list[str]
     label_noise: Fraction
@@ -73,7 +73,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Orders in which examples are dropped, and accuracy measured on the rest: `sample_info.data_summarization`."""
+    """Options of data summarization, `sample_info.summaries`: which examples are dropped, and what is then trained."""
 
     orders: list[Order]
     removed: Annotated[list[Fraction], Field(min_length=1)]
@@ -88,7 +88,7 @@ class SummarySettings:
 
     @property
     def trained(self) -> bool:
-        """Whether networks are trained on summaries."""
+        """Whether networks are trained on the remaining examples."""
         return bool(self.orders) and self.network == "trained"
 
     def require_examples(self, n: int, num_classes: int) -> None:
@@ -139,8 +139,8 @@ class SampleInfoSettings:
             ("summaries.network", self.summaries.trained and "trained", "linearized"),
         ):
             complaint = (
-                f"networks are trained for it step by step, which training.steps={steps}, training.time={time} are "
-                f"not: choose a number of steps and time=discrete, or {option}={instead}"
+                f"needs training step by step, not training.steps={steps} with training.time={time}: choose a number "
+                f"of steps and time=discrete, or {option}={instead}"
             )
             _require(not value or (self.training.finite and time == "discrete"), option, value, complaint)
         complaint = (
@@ -152,7 +152,7 @@ class SampleInfoSettings:
 
     @property
     def needs_one_kernel(self) -> bool:
-        """Whether any computation needs all examples from the same erased data."""
+        """Whether any requested computation needs one erased dataset for all examples."""
         asked = self.references.methods, self.summaries.orders, self.data.adversarial, self.sgd_batch_size
         return any(asked) or self.error_estimate
 
@@ -169,7 +169,7 @@ class SampleInfoConfig(Config):
     sample_info: SampleInfoSettings
 
     def unread_options(self) -> dict[str, str]:
-        """Return what ignores an option and what reads it, for `conf.unread_options.require_read`."""
+        """Return why options have no effect, by option, for `conf.unread_options.require_read`."""
         settings = self.sample_info
         methods, orders = settings.references.methods, settings.summaries.orders
         named, ordered = f"references.methods=[{','.join(methods)}]", f"summaries.orders=[{','.join(orders)}]"

@@ -1,4 +1,4 @@
-"""Training from one initialisation: its weights, inputs and targets."""
+"""The training of one seed: initial weights, inputs and targets."""
 
 import functools
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ EXACT_KERNEL = KernelSettings(projection="exact", size=1)  # the size has no eff
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Everything that scores and references of one seed are computed from."""
+    """The inputs of the scores and references of one seed."""
 
     model: Classifier  # in evaluation mode; its own parameters are w_0
     weights: Weights  # w_0, by parameter name
@@ -48,7 +48,7 @@ class TrainingProblem:
 
     @property
     def training(self) -> GradientDescent:
-        """Training of the network itself; its learning rate is for the summed loss, that of `descent` for the mean."""
+        """The training of the network itself; its η is of the summed loss, that of `descent` of the mean loss."""
         rates = {"learning_rate": self.descent.learning_rate / len(self.x), "weight_decay": self.descent.weight_decay}
         y, steps = self.y.to(self.x.dtype), int(self.descent.t)
         return GradientDescent.of(self.model, self.weights, self.x, y, steps=steps, **rates)
@@ -61,10 +61,10 @@ def initial_weights(
     trained: TrainedWeights | None = None,
     purpose: str = "init",
 ) -> Weights:
-    """w_0, drawn from the seed and the purpose, or as trained from that seed.
+    """Return w_0, drawn from the seed and the purpose, or trained from that seed.
 
-    Models have a readout of zeros, where no other layer has a gradient: `readout_gain` draws another readout, so that
-    the linearisation involves all layers.
+    Models start with a readout of zeros, at which no other layer has a gradient. `readout_gain` draws another readout,
+    so that all layers enter the linearisation.
 
     Raises:
         ValueError: a gain for a model without a linear readout.

@@ -36,10 +36,10 @@ class Layer:
     """Columns of the Jacobian that come from one parameter tensor.
 
     Attributes:
-        name: of the parameter.
-        parameters: how many it has.
-        columns: how many numbers are kept of them.
-        keep: gradients [..., parameters] to [..., columns].
+        name: name of the parameter.
+        parameters: number of its values.
+        columns: number of columns that are kept.
+        keep: maps gradients [..., parameters] to [..., columns].
     """
 
     name: str
@@ -79,10 +79,10 @@ def layers_of(weights: Mapping[str, Tensor], projection: Projection | None = Non
 def jacobian(
     model: nn.Module, weights: Weights, x: Tensor, *, layers: Sequence[Layer] | None = None, batch_size: int = 64
 ) -> Tensor:
-    """Compute ∂f(x)/∂w, or what `layers` keep of it: [n, k, columns] float64, columns in the order of the layers.
+    """Compute ∂f(x)/∂w, or the columns that `layers` keep: [n, k, columns] float64, in the order of the layers.
 
-    The model is in evaluation mode; its buffers are used, its own parameters are not, but `weights`, by name. The batch
-    size does not show in the result.
+    The model is in evaluation mode. Its buffers are used, but `weights` replace its parameters. The batch size does not
+    affect the result.
     """
     if layers is None:
         layers = layers_of(weights)

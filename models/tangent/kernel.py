@@ -19,9 +19,9 @@ _FEW_PARAMETERS = 200_000
 
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
-    """Return the model's fully connected layers that see each example once, as a vector, by name.
+    """Return the fully connected layers that are called once per example, on a vector, by name.
 
-    One of the inputs x [n, ...] is passed through.
+    They are found by a forward pass of one of the inputs x [n, ...].
     """
     layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
     with torch.no_grad(), _calls(layers.values()) as calls:
@@ -32,7 +32,7 @@ def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.
 
 
 def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
-    """Return the parameters that are in none of the layers."""
+    """Return the parameters outside these layers."""
     owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
     return {name: weight for name, weight in weights.items() if name not in owned}
 
@@ -75,7 +75,7 @@ def inputs_and_slopes(
         with _calls([layer]) as calls:
             outputs = functional_call(model, parameters, (batch.double(),))
         ((_, h_batch, u),) = calls
-        # examples do not mix: the gradient of a sum over the batch holds each example's own
+        # examples do not mix: the gradient of a sum over the batch holds the gradient of each example
         parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
         h.append(h_batch.detach())
         slopes.append(torch.stack(parts, 1))
@@ -214,7 +214,7 @@ def _jacobians(
     batch_size: int,
     memory_bytes: float,
 ) -> Iterator[tuple[list[Layer], Tensor]]:
-    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in the memory allowed."""
+    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], within the memory limit."""
     k = _outputs(model, x)
     for group in _groups(layers, max(1, int(memory_bytes // (8 * len(x) * k)))):
         largest = sum({layer.name: layer.parameters for layer in group}.values())

@@ -53,7 +53,7 @@ class LinearizedDynamics:
         self._solvers: dict[tuple[int, Method], Solver] = {}  # by the divisor of the loss
         self.coefficients = -self._without(0).full.view(self.n, self.k)  # a, [n, k]
         self.how = self._without(1).how  # the solver, in words
-        self.preparation = self._without(1).preparation  # done so far, as a fraction of the work for all examples
+        self.preparation = self._without(1).preparation  # share of the work for all examples that is done by now
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """Return f_t(x) = f_0(x) + Θ(x, X) a from `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""

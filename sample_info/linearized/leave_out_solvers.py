@@ -70,7 +70,7 @@ class Elimination:
         ValueError: A is singular.
     """
 
-    preparation: ClassVar[float] = 0.5  # the constructor's part of the time for all single examples, roughly
+    preparation: ClassVar[float] = 0.5  # rough share of the constructor in the time for all single examples
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float) -> None:
         self._n, self._k = residual.shape

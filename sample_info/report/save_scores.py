@@ -47,9 +47,9 @@ def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
 def save_scores(
     directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: Information
 ) -> None:
-    """scores.safetensors (a row per seed, a column per example), scores.csv (a row per seed and example), figures.
+    """Write scores.safetensors (a row per seed), scores.csv (a row per seed and example) and figures.
 
-    Scores and figures are logged to W&B as well.
+    Scores and figures are also logged to W&B.
     """
     from sample_info.report.figures import draw_run, draw_summaries, title_of  # and so matplotlib
     from sample_info.report.tables import accuracy_of

@@ -95,7 +95,7 @@ def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -
 
 
 def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
-    options = [*SMALL, "logger.mode=disabled", "model=lenet", "model.width=16", "sample_info.examples=30"]
+    options = [*SMALL, "logger.mode=disabled", "sample_info.examples=30"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert command(COMMAND, *options, f"runs_dir={whole}").code == 0
     assert command(COMMAND, *options, f"runs_dir={parts}", "sample_info.memory_gib=1e-4").code == 0

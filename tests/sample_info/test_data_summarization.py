@@ -161,7 +161,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         (["sample_info.summaries.model={depth: 2}"], "has no effect with sample_info.summaries.network=linearized"),
         (
             [*TRAINED, "sample_info.training.steps=converged"],
-            "sample_info.summaries.network=trained: networks are trained for it step by step",
+            "sample_info.summaries.network=trained: needs training step by step",
         ),
         (
             [*TRAINED, "sample_info.summaries.model={dept: 2}"],
