@@ -34,7 +34,6 @@ class Examples:
     """The erased examples of an experiment, on the device."""
 
     experiment: Experiment[SampleInfoConfig]
-    settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
     names: list[str]  # of their files or rows, n
@@ -47,6 +46,10 @@ class Examples:
     trained: TrainedWeights | None = None  # initial weights; None for random ones
     eraser_fit: EraserFit | None = None  # None for the control
     refitting: Refitting | None = None  # only for eraser_fit=refit
+
+    @property
+    def settings(self) -> SampleInfoSettings:
+        return self.experiment.config.sample_info
 
     @property
     def num_outputs(self) -> int:
@@ -147,7 +150,6 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
         groups = groups.crossed(Subgroups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
         experiment=experiment,
-        settings=settings,
         dataset=dataset,
         index=index[chosen],
         names=experiment.source.example_names(index[chosen]),
