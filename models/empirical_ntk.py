@@ -15,7 +15,6 @@ from models.stackable_layers import Linear
 from models.tangent.jacobian import Projection, Weights
 from models.tangent.kernel import GIB, mean_ntk, unless_cheap
 
-_COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
 _DIAGONAL = 64  # images at once
 
@@ -64,7 +63,7 @@ class EmpiricalNtk(KernelModel):
         network = network.to(x.device).eval()
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
-        sampled = Projection(_COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
+        sampled = Projection(lambda name: torch.Generator().manual_seed(seeds[name]))
         projection = unless_cheap(sampled, network, weights, x, mean_of_outputs=True)
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)

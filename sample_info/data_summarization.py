@@ -22,6 +22,8 @@ from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
 
+_DRAWS = 5  # of the random order, for each seed
+
 
 class Curve(NamedTuple):
     """One seed's summaries in one order (or one random order): an entry for every fraction removed."""
@@ -131,7 +133,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
     def iterative() -> list[int]:
         return bottom_iterative(score, n, until=options.removed[-1]).tolist()
 
-    draws = (torch.Generator().manual_seed(seed * options.draws + draw) for draw in range(options.draws))
+    draws = (torch.Generator().manual_seed(seed * _DRAWS + draw) for draw in range(_DRAWS))
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
         "bottom_iterative": lambda: [torch.tensor(run.step(f"order-{seed}", iterative))],

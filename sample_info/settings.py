@@ -79,7 +79,6 @@ class SummarySettings:
     removed: Annotated[list[Fraction], Field(min_length=1)]
     network: Literal["linearized", "trained"]
     model: Options | None
-    draws: AtLeast1
 
     def __post_init__(self) -> None:
         orders, removed = self.orders, self.removed
@@ -104,10 +103,12 @@ class SummarySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.projection.Projection`."""
+    """Options of the tangent kernel, `sample_info.kernel`.
+
+    "coordinates" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`).
+    """
 
     projection: Literal["auto", "exact", "coordinates"]
-    size: AtLeast1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,18 +181,12 @@ class SampleInfoConfig(Config):
             "references.subsets": ("subsets" in methods, named, "references.methods=[subsets]"),
             "summaries.removed": (orders, ordered, drops),
             "summaries.network": (orders, ordered, drops),
-            "summaries.draws": ("random" in orders, ordered, "summaries.orders=[random]"),
             "summaries.model": (
                 settings.summaries.trained,
                 f"summaries.network={network}" if orders else ordered,
                 "summaries.network=trained" if orders else drops,
             ),
             "data.epsilon": (settings.data.adversarial, "data.adversarial=0", "data.adversarial above 0"),
-            "kernel.size": (
-                settings.kernel.projection != "exact",
-                "kernel.projection=exact",
-                "kernel.projection=coordinates",
-            ),
         }
         unread = {
             f"sample_info.{option}": no_effect(f"sample_info.{ignorer}", f"sample_info.{reader}")

@@ -16,7 +16,7 @@ from sample_info.settings import KernelSettings
 from sample_info.trained_weights import TrainedWeights
 from train.randomness import generator
 
-EXACT_KERNEL = KernelSettings(projection="exact", size=1)  # the size has no effect
+EXACT_KERNEL = KernelSettings(projection="exact")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TrainingProblem:
     def kernels(self) -> Kernels:
         """Tangent kernels at the weights."""
         draws = functools.partial(generator, self.seed, "projection", "coordinates")
-        projection = None if self.kernel.projection == "exact" else Projection(self.kernel.size, draws)
+        projection = None if self.kernel.projection == "exact" else Projection(draws)
         if projection is not None and self.kernel.projection == "auto":
             projection = unless_cheap(projection, self.model, self.weights, self.x, mean_of_outputs=False)
         return ntk(self.model, self.weights, self.x, self.held_out, projection, memory_bytes=self.memory_bytes)

@@ -23,12 +23,12 @@ class Projection:
     more than `size` coordinates is kept as it is.
 
     Attributes:
-        size: coordinates kept per layer.
         draws: the generator of each layer's draws, by its name.
+        size: coordinates kept per layer.
     """
 
-    size: int
     draws: Callable[[str], torch.Generator]
+    size: int = 2000
 
 
 @dataclass(frozen=True)

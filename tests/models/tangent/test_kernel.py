@@ -16,7 +16,7 @@ from train.randomness import generator
 
 
 def seeded_projection(size: int, seed: int = 0) -> Projection:
-    return Projection(size, functools.partial(generator, seed, "projection"))
+    return Projection(functools.partial(generator, seed, "projection"), size)
 
 
 @pytest.mark.parametrize("name", EVERY)
