@@ -1,5 +1,6 @@
 """The options of a configuration that count towards a run's identity: its id, and the cache keys of what it needs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -9,7 +10,13 @@ from conf.target_class import config_of
 
 T = TypeVar("T")
 
-_RETIRED = {"mdl": ("share",)}  # options by section that stored runs may have; no identity contained them
+# options that stored runs may have, and the value that is now fixed; any value (...) of those that affected no result
+_RETIRED: Mapping[str, Any] = {
+    "mdl.share": ...,
+    "sample_info.batch_size": ...,
+    "sample_info.kernel.size": 2000,
+    "sample_info.summaries.draws": 5,
+}
 
 
 def unhashed(default: T) -> T:
@@ -35,13 +42,20 @@ def identifying(config: Options) -> Options:
 
 
 def without_retired(config: Options) -> Options:
-    """Return a stored run's configuration without options that no longer exist, which its identity did not contain."""
-    kept = {
-        section: {key: value for key, value in config[section].items() if key not in keys}
-        for section, keys in _RETIRED.items()
-        if isinstance(config.get(section), dict)
-    }
-    return {**config, **kept}
+    """Return a stored run's configuration without options that no longer exist."""
+    for name, fixed in _RETIRED.items():
+        config = _without(config, name.split("."), fixed)
+    return config
+
+
+def _without(options: Options, path: Sequence[str], fixed: Any) -> Options:
+    """Return options without the one at `path`, a key in each group, if it has the value `fixed` or that is `...`."""
+    key, *inner = path
+    if key not in options:
+        return options
+    if not inner:
+        return {name: value for name, value in options.items() if name != key or fixed not in (..., value)}
+    return {**options, key: _without(options[key], inner, fixed)} if isinstance(options[key], dict) else options
 
 
 def command_of(config: Options) -> str:

@@ -1,1 +1,1 @@
-"""Architectures. They know nothing of data or training."""
+"""Architectures, independent of data and training."""

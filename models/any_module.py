@@ -23,15 +23,15 @@ class AnyModule(Classifier):
 
     Args:
         network: a class or function that makes a module, and is called again for each seed; or a module, which is
-            copied, and whose parts draw weights anew by `reset_parameters()` as PyTorch's layers do: weights that it
-            was given in another way are lost in the copy.
-        example_shape: of what the module takes, without the batch. A class or function with an argument `input_shape`
-            gets it.
-        num_classes: k; the module returns logits [B, k]. A class or function with an argument `num_classes` gets it.
+            copied, and whose parts draw new weights by `reset_parameters()` as PyTorch's layers do: weights that were
+            set in another way are lost in the copy.
+        example_shape: shape of the module's input, without the batch. Passed to a class or function with an argument
+            `input_shape`.
+        num_classes: k; the module returns logits [B, k]. Passed to a class or function with an argument `num_classes`.
         options: other arguments of the class or function, by name.
 
     Raises:
-        ValueError: it cannot be trained from several seeds: says why, and what to change.
+        ValueError: it cannot be trained from several seeds; the message says why, and what to change.
     """
 
     version: ClassVar[int] = 1
@@ -75,7 +75,7 @@ class AnyModule(Classifier):
         return self.network(x.reshape(len(x), *self.example_shape))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draw weights as the module does, torch's global generator seeded from this one for as long."""
+        """Draw weights as the module does, with torch's global generator seeded from this one meanwhile."""
         with _seeded(generator), torch.no_grad():
             if self._make is not None:
                 fresh = dict(self._make().named_parameters())
@@ -117,7 +117,7 @@ class AnyModule(Classifier):
             )
 
     def _require_independent_examples(self, num_classes: int) -> None:
-        """Refuse outputs of another shape, random ones, and those that depend on other examples of the batch."""
+        """Refuse outputs that have another shape, are random, or depend on other examples of the batch."""
         x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
         before = {name: buffer.clone() for name, buffer in self.named_buffers()}
         with _seeded(torch.Generator().manual_seed(1)), torch.no_grad():
@@ -167,13 +167,13 @@ class AnyModule(Classifier):
 
 @functools.cache
 def model_class(target: Any) -> Any:
-    """Return the model class of what a configuration's `_target_` names, for a class of modules or a function.
+    """Return a model class for a class of modules, or a function that makes a module, named by `_target_`.
 
     Its options are the arguments besides `input_shape` and `num_classes`, except those whose default no YAML file can
     hold. Vectors, which datasets hold as images [d, 1, 1], reach the module as [B, d].
 
     Args:
-        target: any object; one that is a model already, or neither a class of modules nor a function, is returned.
+        target: any object; models, and objects that are neither classes of modules nor functions, are returned.
     """
     is_module = inspect.isclass(target) and issubclass(target, nn.Module) and not issubclass(target, Model)
     if not (is_module or inspect.isfunction(target)):
@@ -205,7 +205,7 @@ def model_class(target: Any) -> Any:
 
 
 def _arguments(network: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the arguments of a class or function that may be given by name; none of one that does not tell."""
+    """Return the arguments that may be passed by name; empty where Python cannot tell them."""
     try:
         arguments = inspect.signature(network).parameters
     except (TypeError, ValueError):
@@ -233,7 +233,7 @@ def _reset_of(part: nn.Module) -> Callable[[], object] | None:
 
 @contextlib.contextmanager
 def _seeded(generator: torch.Generator) -> Iterator[None]:
-    """Seed torch's global generator of the CPU from another one in the block, and set it back afterwards."""
+    """Seed torch's global generator of the CPU from another one within the block, and restore it afterwards."""
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -16,8 +16,8 @@ class Model(ABC):
     Options are keyword-only.
 
     Attributes:
-        version: of its numbers: raised by every change that moves them, and part of a run's identity. A subclass
-            without one of its own is known by its source (`erasure.code_identity`).
+        version: raised by every change of the model's results, and part of a run's identity. A subclass without a
+            version is identified by its source (`erasure.code_identity`).
         optional: options that a configuration may leave out.
     """
 
@@ -31,7 +31,7 @@ class Model(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options without effect beside the others, each with what reads it: NAME=VALUE, or words."""
+        """Return the options that the others leave without effect, each with what reads it: NAME=VALUE, or words."""
         return {}
 
 
@@ -41,7 +41,7 @@ class Classifier(nn.Module, Model):
     Attributes:
         stackable: its layers also accept parameters with a leading member axis [S, ...], so that `forward` maps images
             [S, B, C, H, W], or [B, C, H, W] shared by all members, to logits [S, B, k]. Members never mix. Members of
-            another network run together by `torch.func.vmap` where that is asked for (`train.ensemble`).
+            another network run together by `torch.func.vmap` on request (`train.ensemble`).
         mixes_examples: an example's logits depend on the other examples of its batch.
     """
 
@@ -50,7 +50,7 @@ class Classifier(nn.Module, Model):
 
     @abstractmethod
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draw fresh parameters; nothing else in the model is random at construction."""
+        """Draw new parameters; nothing else in the model is random at construction."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def require_images(input_shape: tuple[int, int, int], model: str, smallest: int)
     values, *sides = input_shape
     if max(sides) == 1:
         raise ValueError(
-            f"vectors of {values} values are no images, which {model} needs: choose model=mlp, linear or quadratic"
+            f"vectors of {values} values are not images, which {model} needs: choose model=mlp, linear or quadratic"
         )
     if min(sides) < smallest:
         raise ValueError(f"images of {sides[0]}×{sides[1]}: {model} needs sides of at least {smallest}")

@@ -17,7 +17,7 @@ class CNN(MupClassifier):
 
     Harutyunyan et al. 2021, "Estimating informativeness of samples with smooth unique information", appendix A.3:
     4×4 kernels with stride 2 and padding 1, twice; 3×3 kernels without padding, twice; w, w, 2w and 8w channels
-    (w = `width`, 32 in the paper), then 8w units. Images of sides below 20 get zeros around them up to that.
+    (w = `width`, 32 in the paper), then 8w units. Smaller images are padded with zeros to 20×20.
     Vectors are refused.
     """
 

@@ -1,4 +1,4 @@
-"""The tangent kernel of a network at its initialisation, as what the kernel code predicts with (`python -m mdl`)."""
+"""The tangent kernel of a network at its initialisation: a predictor of the kernel code (`python -m mdl`)."""
 
 import copy
 import math
@@ -12,11 +12,9 @@ from torch import Tensor, nn
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.stackable_layers import Linear
-from models.tangent.jacobian import Weights
-from models.tangent.kernel import GIB, TangentOptions, mean_ntk, unless_cheap
-from models.tangent.projection import Projection
+from models.tangent.jacobian import Projection, Weights
+from models.tangent.kernel import GIB, mean_ntk, unless_cheap
 
-_COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
 _DIAGONAL = 64  # images at once
 
@@ -52,7 +50,7 @@ class EmpiricalNtk(KernelModel):
         if network.mixes_examples:
             frozen = "set model.network.batch_norm=frozen"
             raise ValueError(
-                f"model.network={name}: its predictions depend on the batch, no gradient is one's: {frozen}"
+                f"model.network={name}: its predictions depend on the batch, examples have no gradient alone: {frozen}"
             )
         self.input_shape, self.num_classes, self.network = input_shape, num_classes, network
 
@@ -65,7 +63,7 @@ class EmpiricalNtk(KernelModel):
         network = network.to(x.device).eval()
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
-        sampled = Projection(_COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
+        sampled = Projection(lambda name: torch.Generator().manual_seed(seeds[name]))
         projection = unless_cheap(sampled, network, weights, x, mean_of_outputs=True)
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)
@@ -98,7 +96,7 @@ class TangentKernel:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
-        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, TangentOptions(projection=self.projection))
+        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, self.projection)
         return kernel.div_(self.size)
 
     def diagonal(self, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from models.classifier import Model
 
 Name = Literal["ntk", "nngp", "rbf"]
 _BLOCK = 2**22  # entries computed at once
-_SAME = 1 - 1e-14  # an image's cosine with itself, to rounding, at which acos would make 1e-8 of 1e-16
+_SAME = 1 - 1e-14  # an image's cosine with itself, up to rounding, which acos would amplify from 1e-16 to 1e-8
 _NOTHING = 1e-300  # stands for the norm of an image of zeros
 
 
@@ -29,23 +29,24 @@ class Similarity(Protocol):
 
 
 class KernelModel(Model):
-    """A predictor of labels by a kernel: nothing is trained."""
+    """A predictor of labels by a kernel, without training."""
 
     @abstractmethod
     def drawn(self, generator: torch.Generator, x: Tensor) -> Similarity:
-        """Draw the kernel for training images x [n, C, H, W]; one without random weights is always the same object."""
+        """Draw the kernel for training images x [n, C, H, W]; a kernel without random weights returns itself."""
 
     def temporary_bytes(self, examples: int) -> float:  # noqa: ARG002, an override may use them
-        """Return the memory for computing the kernel of so many examples, without the kernel itself."""
+        """Return the memory for computing the kernel of this many examples, without the kernel itself."""
         return 2**28
 
 
 class Kernel(KernelModel):
-    """A kernel of images, with no weights: nothing is trained.
+    """A kernel of images, without weights.
 
-    "nngp" and "ntk" are those of a ReLU MLP without biases, of infinite width, weights N(0, 2 / fan-in) in its hidden
-    layers and N(0, 1 / fan-in) in its readout: of its outputs at initialisation (Lee et al. 2018, by the arc-cosine
-    kernels of Cho & Saul 2009), and of its gradients (Jacot et al. 2018). "rbf" is exp(-‖x - y‖² / (2 b² d)), d values.
+    "nngp" and "ntk" belong to a ReLU MLP of infinite width, without biases, with weights N(0, 2 / fan-in) in hidden
+    layers and N(0, 1 / fan-in) in the readout. "nngp" is the kernel of its outputs at initialisation (Lee et al. 2018,
+    by the arc-cosine kernels of Cho & Saul 2009), "ntk" that of its gradients (Jacot et al. 2018). "rbf" is
+    exp(-‖x - y‖² / (2 b² d)) on images of d values.
 
     Args:
         kernel: "ntk", "nngp" or "rbf".
@@ -110,6 +111,6 @@ class Kernel(KernelModel):
             share = (math.pi - angle) / math.pi  # of units that are on for both
             cosine = (angle.sin_().div_(math.pi) + share * cosine).clamp_(-1, 1)
             tangent = cosine + tangent.mul_(share)
-        # a layer's share of the tangent kernel is as large as the kernel: divided by their number, scales agree
+        # each layer adds a term as large as the kernel itself; the mean keeps its scale
         kernel = cosine if self.kernel == "nngp" else tangent / (self.depth + 1)
         return kernel * (norms[0][:, None] * norms[1] / d)

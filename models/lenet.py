@@ -53,7 +53,7 @@ class LeNet(MupClassifier):
 
 
 class PublishedLeNet(Classifier):
-    """LeNet as the paper's code has it: no padding, sizes as given, a readout of zeros. A reproduction.
+    """LeNet of the paper's code, for its reproduction: no padding, explicit sizes, a readout of zeros.
 
     The code finds its sizes by a search over a grid; at width 128, depth 2 and 32 × 32 images they are 128 and 40
     channels, 256 and 64 units, 411,122 parameters where the MLP has 411,146.

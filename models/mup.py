@@ -1,8 +1,8 @@
-"""The maximal update parametrisation (μP) for Adam: per parameter, from shapes alone.
+"""The maximal update parametrisation (μP) for Adam, derived for each parameter from shapes alone.
 
-Which dimensions grow with width is seen by building the architecture at two widths on the meta device
-(nothing is allocated). Yang et al. 2021, "Tensor Programs V", table 8; the depth rule is equation 1 of
-Quirke & Belrose 2025, after Jelassi et al. 2023. docs/training.md explains it and shows that it works.
+The architecture is built at two widths on the meta device, where nothing is allocated, to find the dimensions that grow
+with width. Yang et al. 2021, "Tensor Programs V", table 8; the depth rule is equation 1 of Quirke & Belrose 2025, after
+Jelassi et al. 2023. docs/training.md explains and tests it.
 """
 
 import math
@@ -20,15 +20,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Scaling:
-    """The changes of one parameter between the base width and the width at hand.
+    """The changes of one parameter between the base width and the actual width.
 
     Attributes:
         role: "hidden": fan-in and fan-out grow with width; "input": fan-out only (stems, depthwise kernels);
             "output": fan-in only (the readout); "vector": one growing dimension or none (biases, norms).
-        width_ratio: fan-in here over fan-in at base width; 1 where the fan-in does not grow.
+        width_ratio: fan-in over fan-in at base width; 1 where the fan-in does not grow.
         learning_rate: factor on Adam's learning rate.
         initial_std: factor on the standard deviation at base width, so that it stays ∝ fan_in^-½.
-        output: factor on what the parameter is multiplied with, its layer's input.
+        output: factor on the input of the parameter's layer.
     """
 
     role: Role
@@ -52,15 +52,15 @@ def scalings(base: Shapes, wider: Shapes, target: Shapes) -> dict[str, Scaling]:
 
     Args:
         base: parameter shapes at base width; weights [fan_out, fan_in, ...].
-        wider: of the same architecture at another width; dimensions that differ are those that grow.
-        target: at the width at hand.
+        wider: shapes of the same architecture at another width; the dimensions that differ are those that grow.
+        target: shapes at the actual width.
 
     Raises:
         ValueError: a parameter that fits no role; names it and its shapes.
     """
     if not base.keys() == wider.keys() == target.keys():
         odd = sorted(base.keys() ^ target.keys() | base.keys() ^ wider.keys())
-        raise ValueError(f"μP compares like with like, but {odd[0]} is not in the network at every width")
+        raise ValueError(f"{odd[0]} is not in the network at every width: μP needs the same parameters at all widths")
     return {name: scaling(*_role(name, base[name], wider[name], shape)) for name, shape in target.items()}
 
 

@@ -1,4 +1,4 @@
-"""Architectures with a width and a depth, from which their learning rates follow."""
+"""Architectures whose learning rates follow from their width and depth."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ class MupClassifier(Classifier):
     Args:
         width: of the layers.
         depth: number of layers, or of blocks per stage.
-        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
+        parametrization: under "mup" the best learning rate is that of the base width, under "standard" it is not.
 
     Attributes:
         base_width, base_depth: the size at which the learning rate is tuned; nothing is scaled there.
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
         scalings: per parameter; all factors 1 under the standard parametrisation.
-        title: in messages.
-        smallest_side: of images; None where vectors are accepted.
+        title: name of the architecture in messages.
+        smallest_side: smallest side of an image; None where vectors are accepted.
 
     Raises:
         ValueError: width or depth below 1, or an image that is too small.

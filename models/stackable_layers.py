@@ -1,4 +1,4 @@
-"""Layers that work alike on one model's parameters and on a stack of members' parameters."""
+"""Layers that take the parameters of one model or of a stack of members."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 @torch.no_grad()
 def draw_normal_(parameter: Tensor, std: float, generator: torch.Generator) -> None:
-    """Fill with N(0, std²), drawn on the generator's device, so that the draws are the same on every device."""
+    """Fill with N(0, std²), drawn on the generator's device: the values do not depend on the parameter's device."""
     draws = torch.empty(parameter.shape, dtype=parameter.dtype, device=generator.device)
     parameter.copy_(draws.normal_(std=std, generator=generator))
 
@@ -39,11 +39,11 @@ class Conv2d(nn.Module):
     """Convolution with square kernels; W [out, in, k, k] or, for a stack of members, [S, out, in, k, k].
 
     Args:
-        in_channels: of the images.
-        out_channels: of the result.
+        in_channels: channels of the images.
+        out_channels: channels of the result.
         kernel_size: k.
         stride: pixels from one position of the kernel to the next.
-        padding: zeros around the image; None for as many as keep height and width with an odd k.
+        padding: zeros around the image; None keeps height and width, for an odd k.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class GroupNorm(nn.Module):
     Scale and shift are [C] or, for a stack of members, [S, C].
 
     Args:
-        groups: of neighbouring channels that share mean and variance; divides `channels`.
+        groups: number of groups of neighbouring channels that share mean and variance; divides `channels`.
         channels: C.
     """
 

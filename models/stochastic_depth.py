@@ -1,4 +1,4 @@
-"""Stochastic depth with random draws made elsewhere, so that no step waits for them."""
+"""Stochastic depth whose random draws are made in advance, so that no training step waits for them."""
 
 from torch import Tensor, nn
 
@@ -6,12 +6,12 @@ from torch import Tensor, nn
 class StochasticDepth(nn.Module):
     """A layer that drops a residual branch for some examples of a batch, in training only (Huang et al. 2016).
 
-    A branch that is kept is divided by its probability of being kept, so that its mean is as at evaluation.
+    A branch that is kept is divided by its probability of being kept, so that its mean equals its value at evaluation.
 
     Attributes:
         rate: probability that a branch is dropped.
-        factors: of the batch at hand, what each example's branch is multiplied with, 0 or 1 / (1 - rate), [B], on the
-            device; None: evaluation, nothing dropped.
+        factors: factor on each example's branch in the current batch, 0 or 1 / (1 - rate), [B], on the device; None at
+            evaluation, where nothing is dropped.
     """
 
     def __init__(self, rate: float) -> None:
@@ -27,7 +27,7 @@ class StochasticDepth(nn.Module):
 
 
 def replace_drop_path(network: nn.Module) -> None:
-    """Put a `StochasticDepth` in the place of each of timm's `DropPath`, which draw from the global generator."""
+    """Replace each of timm's `DropPath`, which draw from the global generator, by a `StochasticDepth`."""
     from timm.layers.drop import DropPath  # seconds to import, and every model imports this module
 
     for module in list(network.modules()):

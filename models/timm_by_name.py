@@ -1,4 +1,4 @@
-"""Any classifier of timm by its name, from random, pretrained or one's own weights."""
+"""Any classifier of timm by its name, from random weights, pretrained ones or a file."""
 
 import contextlib
 import difflib
@@ -27,23 +27,22 @@ class TimmByName(Classifier):
     """A network of timm without its head, and a readout that starts at zero, so that a fresh model predicts uniformly.
 
     Everything else is timm's: stem, initialisation, and one learning rate for all layers (no μP: tune `train.lr`).
-    Seeds that start from given weights differ in the order of their data alone. Dropout is off.
+    Seeds that start from pretrained weights differ only in the order of their data. Dropout is off.
 
-    Running averages of batch statistics are no weights: seeds trained together would share them, and neither
-    checkpoints nor the best weights would hold them. They are therefore never updated. "frozen" uses those that came
-    with the weights (as the released code of Harutyunyan et al. 2021 does), each example on its own; without weights
-    they are mean 0 and variance 1, and batch norm normalises nothing. "batch" uses each batch's own, in training and
-    at evaluation.
+    Running averages of batch statistics are never updated: they are not weights, so seeds trained together would share
+    them, and checkpoints would not hold them. "frozen" uses the averages that came with the weights, as the released
+    code of Harutyunyan et al. 2021 does; without weights they are mean 0 and variance 1, and batch norm normalises
+    nothing. "batch" uses the statistics of each batch, in training and at evaluation.
 
     Args:
         architecture: timm's name.
         pretrained: start from timm's weights.
         weights: .safetensors file with the architecture's state dict to start from; a head in it is left out.
-        batch_norm: whose statistics batch norm uses, the stored ones ("frozen") or the batch's ("batch").
-        size: side that images are resized to (bilinear); None for as they are.
+        batch_norm: statistics that batch norm uses, the stored ones ("frozen") or the batch's ("batch").
+        size: side that images are resized to (bilinear); None keeps their size.
 
     Raises:
-        ValueError: an unknown architecture, weights that cannot be had or do not fit, images too small.
+        ValueError: an unknown architecture, weights that are not available or do not fit, images too small.
     """
 
     version = 1
@@ -125,7 +124,7 @@ class TimmByName(Classifier):
             return {**options, "weights": hashlib.file_digest(file, "sha256").hexdigest()}
 
     def _build(self, seed: int = 0, **source: Any) -> nn.Module:
-        """Build timm's network; `source` says which weights, random ones of this seed if nothing."""
+        """Build timm's network, with random weights of this seed unless `source` names others."""
         with torch.random.fork_rng(devices=[]):  # timm draws from PyTorch's own generator
             torch.manual_seed(seed)
             network = timm.create_model(self._name, **self._options, **source)
@@ -141,8 +140,8 @@ class TimmByName(Classifier):
         except Exception as error:  # whatever a download library raises
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(
-                f"model.pretrained=true: timm's weights of {self._name} cannot be had ({reason}): they are fetched on "
-                "first use, check the network; or set model.weights to a .safetensors file"
+                f"model.pretrained=true: timm's weights of {self._name} are not available ({reason}): they are fetched "
+                "on first use, check the network; or set model.weights to a .safetensors file"
             ) from error
 
     def _with_weights(self, weights: str, network: nn.Module) -> nn.Module:
@@ -150,10 +149,10 @@ class TimmByName(Classifier):
         try:
             state = load_file(path)
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"model.weights={weights} is not a whole safetensors file ({error})") from error
+            raise ValueError(f"model.weights={weights} is not a complete safetensors file ({error})") from error
         if missing := sorted(network.state_dict().keys() - state.keys()):
             raise ValueError(
-                f"model.weights={weights} lacks {missing[0]} and {len(missing) - 1} more: it is no state dict of "
+                f"model.weights={weights} lacks {missing[0]} and {len(missing) - 1} more: it is not a state dict of "
                 f"{self._name}"
             )
         try:
@@ -186,17 +185,19 @@ def _configuration(architecture: str) -> Any:
     """Return timm's configuration of an architecture.
 
     Raises:
-        ValueError: nothing; suggests the nearest name.
+        ValueError: timm has no such architecture; the message suggests the nearest names.
     """
     if ":" in architecture or not timm.is_model(architecture):
         nearest = difflib.get_close_matches(architecture, timm.list_models(), n=3, cutoff=0.4)
         hint = f"did you mean {', '.join(nearest)}? " if nearest else ""
-        raise ValueError(f"model.architecture={architecture}: timm has none of that name; {hint}see timm.list_models()")
+        raise ValueError(
+            f"model.architecture={architecture}: timm has no model of that name; {hint}see timm.list_models()"
+        )
     return timm.get_pretrained_cfg(architecture)
 
 
 def _existing(weights: str) -> Path:
     path = Path(weights).expanduser()
     if path.suffix != ".safetensors" or not path.is_file():
-        raise ValueError(f"model.weights={weights}: need a .safetensors file that is there")
+        raise ValueError(f"model.weights={weights}: there is no such .safetensors file")
     return path

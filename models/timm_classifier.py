@@ -1,4 +1,4 @@
-"""The common part of timm's architectures: our readout, explicit randomness, widths that scale."""
+"""Base class of timm's architectures: a readout of zeros, explicit randomness, learning rates for every width."""
 
 import logging
 from abc import abstractmethod

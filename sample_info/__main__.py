@@ -25,12 +25,10 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     from erasure.datasets.class_subset import ClassSubset
     from harness.experiment import Experiment
     from sample_info.data_summarization import summary_model
-    from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
 
     require_read(config, config.unread_options())
     settings = config.sample_info
-    require_known(settings.references.methods)
     described = Experiment.from_config("sample_info", config).require_network()
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
@@ -41,7 +39,7 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
 
     def functions() -> "tuple[Load, Compute]":
         from sample_info.scored_examples import load
-        from sample_info.scoring import score
+        from sample_info.scores_run import score
 
         return load, score
 
@@ -59,12 +57,12 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
     from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
-    from sample_info.agreement import compare_scores
+    from sample_info.report.between_runs import compare_scores
     from sample_info.report.suspicious_examples import suspicious_examples
     from sample_info.report.tables import tables_of
 
     comparisons, problems = arrange(results), list[str]()
-    between = compare_scores(comparisons, problems.append)
+    between = compare_scores(comparisons, problems.append) if len(results) > 1 else ([], [])
     suspicious = [table for run in results if (table := suspicious_examples(run, problems.append)) is not None]
     show([*tables_of(comparisons, *between), *suspicious], directory / "table.md")
     for line in problems:

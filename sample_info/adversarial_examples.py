@@ -8,10 +8,11 @@ from torch import Tensor
 from sample_info.settings import DataSettings
 from sample_info.training_problem import decisions
 
+_BATCH = 64  # examples at a time; does not affect the result
 Trained = Callable[[Tensor], Tensor]  # inputs [n, ...] to outputs [n, k]
 
 
-def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = 512) -> Tensor:
+def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = _BATCH) -> Tensor:
     """Return x + ε sign(∂ℓ/∂x), ℓ = ½‖f(x) - y‖², clamped to the range of `x`.
 
     Goodfellow et al. 2015. Inputs x are [n, ...], targets y [n, k], ε on the scale of x (the paper: 0.01).
@@ -26,9 +27,7 @@ def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float
     return torch.cat(parts)
 
 
-def adversaries(
-    network: Trained, x: Tensor, y: Tensor, data: DataSettings, batch_size: int = 512
-) -> tuple[Tensor, Tensor]:
+def adversaries(network: Trained, x: Tensor, y: Tensor, data: DataSettings) -> tuple[Tensor, Tensor]:
     """Replace a fraction of the inputs by adversarial ones (Harutyunyan et al. 2021, appendix A.7).
 
     Args:
@@ -36,7 +35,6 @@ def adversaries(
         x: inputs, [n, ...].
         y: targets, [n, k].
         data: the fraction `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed of the sample.
-        batch_size: without effect on the result.
 
     Returns:
         the inputs, [n, ...], and the mask of replaced ones, [n].
@@ -45,9 +43,9 @@ def adversaries(
         ValueError: fewer inputs fool the network at this ε.
     """
     count, epsilon = round(data.adversarial * len(x)), data.epsilon
-    moved = fast_gradient_sign(network, x, y, epsilon=epsilon, batch_size=batch_size)
+    moved = fast_gradient_sign(network, x, y, epsilon=epsilon)
     with torch.no_grad():
-        before, after = (torch.cat([network(part) for part in v.split(batch_size)]) for v in (x, moved))
+        before, after = (torch.cat([network(part) for part in v.split(_BATCH)]) for v in (x, moved))
     successful = (decisions(before) != decisions(after)).nonzero().squeeze(1).cpu()
     if len(successful) < count:
         raise ValueError(

@@ -15,7 +15,7 @@ from harness.sample_info_fields import Attribution, Interval
 from sample_info.agreement import auroc, pearson, ranks
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.retraining import halves, trained_without
+from sample_info.retraining import halves, trained_without
 from sample_info.settings import ReferenceSettings
 
 OURS, THINNED = "our scores, added up", "our scores at half weight, added up"
@@ -32,10 +32,10 @@ def attributions(
 ) -> dict[str, Attribution]:
     """Evaluate our summed effects, our prediction without a whole set, and every method but retraining, by name.
 
-    Our effects are summed twice: for the training on all examples, and, if the loss is a sum, with every example at
-    its mean weight over halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to the run's
-    directory: `left_out` [S, s] and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone` [e] and
-    `alone_outputs` [e, m, k].
+    Our effects are summed for the training on all examples and, if the loss is a sum, also for a training with every
+    example at its mean weight over halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to
+    the run's directory: `left_out` [S, s] and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone`
+    [e] and `alone_outputs` [e, m, k].
 
     Methods cover all n examples; "retraining" is NaN for examples that were not left out. `wrong` is the mask of wrong
     labels, [n], or None.

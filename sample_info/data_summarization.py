@@ -1,4 +1,4 @@
-"""Dataset summaries: accuracy after training on the most, or the least, informative examples only.
+"""Dataset summaries: accuracy after training on only the most, or the least, informative examples.
 
 Examples are dropped in several orders: Harutyunyan et al. 2021, figures 2(c) and 7(b).
 """
@@ -17,10 +17,12 @@ from conf.target_class import Target, check_target
 from erasure.progress import Show, part_of
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.retraining import train_on_each
+from sample_info.retraining import train_on_each
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
+
+_DRAWS = 5  # of the random order, for each seed
 
 
 class Curve(NamedTuple):
@@ -54,9 +56,9 @@ def bottom(scores: Tensor) -> Tensor:
 def bottom_iterative(
     score: Callable[[Tensor], Tensor], n: int, *, fraction: float = 0.05, until: float = 1.0
 ) -> Tensor:
-    """Return positions from least to most informative, with scores computed again as examples are dropped.
+    """Return positions from least to most informative, with new scores as examples are dropped.
 
-    Dropping one of two equal examples makes the other one informative. `score` maps the positions [m] of a training
+    Dropping one of two equal examples makes the other informative. `score` maps the positions [m] of a training
     set to its scores [m]; `fraction` of the n examples is dropped between two computations (the paper: 5 %). Examples
     beyond the fraction `until` follow by position, without new scores.
     """
@@ -77,7 +79,11 @@ def remaining(order: Tensor, removed: float) -> Tensor:
 
 
 def require_possible(examples: Examples) -> None:
-    """Refuse, by a `ValueError` before anything is computed, summaries that these examples or this network forbid."""
+    """Refuse summaries that these examples or this network do not allow, before anything is computed.
+
+    Raises:
+        ValueError: too few examples would remain, or the network mixes examples.
+    """
     options = examples.settings.summaries
     options.require_examples(len(examples.x), len(examples.dataset.class_names))
     if options.trained and (model := examples.built(summary_model(examples.experiment.config))).mixes_examples:
@@ -127,7 +133,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
     def iterative() -> list[int]:
         return bottom_iterative(score, n, until=options.removed[-1]).tolist()
 
-    draws = (torch.Generator().manual_seed(seed * options.draws + draw) for draw in range(options.draws))
+    draws = (torch.Generator().manual_seed(seed * _DRAWS + draw) for draw in range(_DRAWS))
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
         "bottom_iterative": lambda: [torch.tensor(run.step(f"order-{seed}", iterative))],
@@ -166,6 +172,7 @@ def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
+    """Add to the message of a `ValueError` where it was raised."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""An eraser fitted without the examples that are scored: one fitted on an example leaks it when training leaves it out.
+"""Erasers fitted without the scored examples: an eraser that has seen an example leaks it to a training without it.
 
 QLEACE makes the class moments of its fitting data exactly equal. Without one example, the moments of its class are
 shifted away from it, and a network trained on the rest assigns it to another class.

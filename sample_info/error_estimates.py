@@ -31,9 +31,9 @@ class EstimatedErrors:
     def factor(self) -> Tensor:
         """Factor by which a score may be wrong, either way, [n] from 1 on.
 
-        The ratio of the larger to the smaller score. As two methods may agree by chance, it is widened by a typical
-        error of the smaller change √score: half the median difference of the methods' changes. Infinite where a score
-        is zero.
+        The ratio of the larger to the smaller score, widened by a typical error of the smaller change √score, as two
+        methods may agree by chance: half the median difference of the methods' changes. Infinite where one score is
+        zero.
         """
         small = torch.minimum(self.score, self.along_path).sqrt()
         large = torch.maximum(self.score, self.along_path).sqrt()

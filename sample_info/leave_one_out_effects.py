@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes by leaving out each of n examples, or sets; float64, NaN where not computed."""
+    """Changes by leaving out each of n examples or sets; float64, NaN where not computed."""
 
     weight: Tensor  # ‖w - w_-i‖², [n]
     prediction: Tensor  # mean over held-out inputs of ‖f(x) - f_-i(x)‖², [n]
@@ -22,7 +22,7 @@ class Changes:
         return cls(*(torch.cat([getattr(one, f.name) for one in every]) for f in fields(cls)))
 
     def among(self, n: int, which: Tensor) -> Self:
-        """Return changes of n examples: these at positions `which`, NaN elsewhere."""
+        """Return changes of n examples: these at the positions `which`, NaN elsewhere."""
         parts = [getattr(self, f.name) for f in fields(self)]
         return type(self)(*(part.new_full((n, *part.shape[1:]), math.nan).index_put((which,), part) for part in parts))
 
@@ -61,7 +61,7 @@ def loss_effects(outputs: Tensor, trained: Tensor, y: Tensor) -> Tensor:
 def functional_information(changes: Changes, sigma: float) -> Tensor:
     """F-SI_σ in nats, [n]: mean ‖f(x) - f_-i(x)‖² / (2σ²), σ the noise on every output (equation 8).
 
-    The square is that of equation 8; equation 16 prints it without.
+    Equation 16 prints the norm without the square of equation 8.
     """
     return changes.prediction / (2 * sigma**2)
 

@@ -1,4 +1,4 @@
-"""The scored examples: sampled, erased, on request mislabelled or made adversarial, on the device."""
+"""The scored examples: sampled, erased, moved to the device, and on request mislabelled or made adversarial."""
 
 import logging
 from collections.abc import Mapping
@@ -31,14 +31,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """An experiment's examples, erased, on the device."""
+    """The erased examples of an experiment, on the device."""
 
     experiment: Experiment[SampleInfoConfig]
-    settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
     names: list[str]  # of their files or rows, n
-    labels: Tensor  # true ones in 0..k-1, [n]
+    labels: Tensor  # true labels in 0..k-1, [n]
     train_labels: Tensor  # labels after label noise, [n]
     groups: Subgroups
     x: Tensor  # inputs [n, C, H, W], standardised
@@ -47,6 +46,10 @@ class Examples:
     trained: TrainedWeights | None = None  # initial weights; None for random ones
     eraser_fit: EraserFit | None = None  # None for the control
     refitting: Refitting | None = None  # only for eraser_fit=refit
+
+    @property
+    def settings(self) -> SampleInfoSettings:
+        return self.experiment.config.sample_info
 
     @property
     def num_outputs(self) -> int:
@@ -63,7 +66,7 @@ class Examples:
 
     @property
     def step_multiply_adds(self) -> float:
-        """The order of the products of a decomposition of the kernel."""
+        """The order of magnitude of the multiply-adds of decomposing the kernel."""
         return (len(self.x) * self.num_outputs) ** 3
 
     @property
@@ -98,7 +101,7 @@ class Examples:
         return targets(labels, self.num_outputs)
 
     def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
-        """Return the training problem for a seed; every purpose has another initialisation."""
+        """Return the training problem of a seed; each purpose has its own initialisation."""
         settings = self.settings
         return TrainingProblem(
             model=self.model,
@@ -108,21 +111,20 @@ class Examples:
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
-            batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
             kernel=settings.kernel,
             held_out_y=self.targets(self.held_out_labels) if settings.pairwise else None,
         )
 
     def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:
-        """Return the same problem on data whose eraser was fitted without example i."""
+        """Return the problem on data whose eraser was fitted without example i."""
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
         return replace(problem, x=x, held_out=held_out)
 
 
 def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
-    """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
+    """Erase the dataset, or read it from the cache; choose examples and move them to the device."""
     settings = experiment.config.sample_info
     seed, start = settings.data.seed, settings.initial_weights
     trained = None if start is None else TrainedWeights.read(start)
@@ -148,7 +150,6 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
         groups = groups.crossed(Subgroups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
         experiment=experiment,
-        settings=settings,
         dataset=dataset,
         index=index[chosen],
         names=experiment.source.example_names(index[chosen]),
@@ -186,7 +187,6 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
         stored,
         problem.y.to(stored.dtype),
         data,
-        problem.batch_size,
     )
     # the unchanged inputs are not rounded a second time
     return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked

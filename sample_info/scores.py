@@ -1,7 +1,7 @@
 """Scores of single examples: how much each tells a network that the others do not (Harutyunyan et al. 2021).
 
 `unique_information` scores the examples of any network in Python. It and `python -m sample_info`
-(`sample_info.scoring`) both call `score_examples`.
+(`sample_info.scores_run`) both call `score_examples`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,12 +40,11 @@ from train.examples_in_memory import (
     require_seeds,
 )
 
-_WORTH_SAVING_S = 10.0  # a kernel that takes longer is stored
-_KERNEL = 0.5  # of the time for one output; leaving out costs the cube of the outputs, the kernel their square
+_WORTH_SAVING_S = 10.0  # kernels that take longer are stored
+_KERNEL = 0.5  # share of the time with one output; it falls as 1 / outputs
 
 _REFITTED = 16  # examples per stored block where the data are refitted without each
-
-OnEffects = Callable[[Tensor, Tensor, Any], object]  # losses are None where held-out labels are unknown
+_SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names by that of the effects of a block
 
 
 def unique_information(
@@ -62,7 +61,6 @@ def unique_information(
     pairwise: bool = False,
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
-    batch_size: int = 64,
     memory_gib: float = 1.0,
     device: str = "auto",
     on_progress: progress.Show = lambda *_: None,
@@ -73,21 +71,20 @@ def unique_information(
 
     Args:
         model: a name as `python -m sample_info model=` takes it, a dictionary of such options, or a function that makes
-            a torch.nn.Module; all draw weights for each seed. Or a module, linearised at the weights that it has. It
-            returns one output for two classes, else one per class.
+            a torch.nn.Module; all of these draw weights for each seed. Or a module, linearised at its weights. The
+            network returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
         held_out: inputs like x, [m, ...], on which predictions are compared; standardised as x is.
         held_out_y: classes [m] of held-out inputs, for signed effects on their losses.
-        seeds: number of seeds, or the seeds; each has initial weights of its own.
+        seeds: number of seeds, or the seeds; each has its own initial weights.
         sigma: noise that scores are relative to, on outputs (F-SI) and on weights (SI).
         sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
         error_estimate: whether to estimate each score's error from one training of the network itself.
         pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
-            random readout. A module of yours keeps the readout that it draws.
+            random readout. Other modules keep the readout that they draw.
         kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
-        batch_size: examples per backward pass; scores do not depend on it.
         memory_gib: for intermediate results, besides the kernel; scores do not depend on it.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.
@@ -106,7 +103,7 @@ def unique_information(
         memory is that of n m k numbers per seed.
 
     Raises:
-        ValueError: a value that is refused; says what is allowed.
+        ValueError: an invalid value; the message says what is allowed.
     """
     require_same_rows(x, y)
     require_alike(x, held_out, "held_out")
@@ -133,7 +130,7 @@ def unique_information(
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
     single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
-    single |= {"batch_size": batch_size, "memory_gib": memory_gib}
+    single |= {"memory_gib": memory_gib}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
@@ -156,31 +153,23 @@ def unique_information(
             held_out=data["held_out"].images,
             descent=settings.training,
             seed=seed,
-            batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
             kernel=settings.kernel,
             held_out_y=None if held_out_y is None else targets(data["held_out"].labels, outputs),
         )
-        signed: dict[str, list[Tensor]] = {}
-
-        def note(_: Tensor, effects: Tensor, losses: Tensor | None, signed: dict[str, list[Tensor]] = signed) -> None:
-            signed.setdefault("output_effects", []).extend(effects.cpu())
-            if losses is not None:
-                signed.setdefault("loss_effects", []).extend(losses.cpu())
-
         show = progress.part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
         with threads_for((len(z) * outputs) ** 3):
-            _, scores = score_examples(problem, settings, on_effects=note if pairwise else ignored, on_progress=show)
+            _, scores = score_examples(problem, settings, on_progress=show)
         places, labels = x.index if hasattr(x, "iloc") else range(len(z)), list(classes[z.numpy()])
         columns: dict[str, Any] = {name: values.numpy() for name, values in scores.columns().items()}
         columns["left_out_label"] = list(classes[columns["left_out_label"]])
-        columns |= {name: [one.numpy() for one in values] for name, values in signed.items()}
+        columns |= {name: [*values.numpy()] for name, values in scores.signed.items()}
         frames.append(pd.DataFrame({"seed": seed, "example": places, "label": labels, **columns}))
     return pd.concat(frames, ignore_index=True)
 
 
 class Steps(Protocol):
-    """Returns what a function computes, or what it computed in an earlier, interrupted attempt."""
+    """Returns the value of a function, or its value in an earlier, interrupted attempt."""
 
     def __call__(self, name: str, compute: Callable[[], Tensors], /, *, worth_s: float = 0.0) -> Tensors: ...
 
@@ -190,20 +179,17 @@ def computed(_: str, compute: Callable[[], Tensors], **__: object) -> Tensors:
     return compute()
 
 
-def ignored(*_: object) -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scores:
     """One seed's scores, [n] each, on the CPU."""
 
     changes: Changes
-    scores: Mapping[str, Tensor]  # in nats, by name with its unit
+    nats: Mapping[str, Tensor]  # scores by name: "f_si_nats", "si_nats", "si_sgd_nats"
     left_out_label: Tensor  # the label that the network trained without an example predicts for it
     left_out_correct: Tensor  # whether it is the label that the example was given
     references: Mapping[str, Changes]  # changes by other methods, by name
-    how: dict[str, str | float]  # what was computed
+    signed: Mapping[str, Tensor]  # on request "output_effects" [n, m, k], and "loss_effects" [n, m] if labels are known
+    how: dict[str, str | float]  # the method, in words and numbers
 
     @property
     def error_estimates(self) -> dict[str, EstimatedErrors]:
@@ -220,7 +206,7 @@ class Scores:
 
     def columns(self) -> dict[str, Tensor]:
         """Return the numbers per example by name, [n] each; units in the names."""
-        named = {"weight_change": self.changes.weight, "prediction_change": self.changes.prediction, **self.scores}
+        named = {"weight_change": self.changes.weight, "prediction_change": self.changes.prediction, **self.nats}
         named |= {"left_out_correct": self.left_out_correct, "left_out_label": self.left_out_label}
         for name, changes in self.references.items():
             prefix = name.replace(" ", "_")
@@ -235,8 +221,7 @@ def score_examples(
     settings: SampleInfoSettings,
     *,
     steps: Steps = computed,
-    on_effects: OnEffects = ignored,
-    on_progress: progress.Show = ignored,
+    on_progress: progress.Show = lambda *_: None,
     refitted: Callable[[int], TrainingProblem] | None = None,
 ) -> tuple[LinearizedNetwork, Scores]:
     """Linearise the network at its weights, leave out each example, and score it.
@@ -245,8 +230,6 @@ def score_examples(
         problem: the training.
         settings: which scores, and the noise that they are relative to.
         steps: stores the kernel, the effects of each block of examples, and the changes along the trained path.
-        on_effects: called with the positions of a block of examples [b], and the signed effects of leaving each out on
-            held-out outputs [b, m, k] and losses [b, m]; not for a block that `steps` had stored.
         on_progress: called with the share done, from 0 to 1, and the current task.
         refitted: returns the problem whose data were erased without an example; by default all share their data.
 
@@ -256,10 +239,9 @@ def score_examples(
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
     begin, end = _KERNEL / problem.y.shape[1], 0.9 if settings.error_estimate else 1.0
-    leaving = progress.part_of(on_progress, begin, end)
-    changes, without = _left_out(network, steps, on_effects, leaving, refitted)
-    dynamics = network.dynamics
-    scores = {
+    effects = _left_out(network, settings.pairwise, steps, progress.part_of(on_progress, begin, end), refitted)
+    changes, dynamics = Changes(effects["weight"], effects["prediction"]), network.dynamics
+    nats = {
         "f_si_nats": functional_information(changes, settings.sigma),
         "si_nats": weight_information(changes, settings.sigma),
     }
@@ -267,7 +249,7 @@ def score_examples(
     if settings.sgd_batch_size is not None:
         on_progress(end, "steady state of SGD")
         sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
-        scores["si_sgd_nats"] = sgd.cpu()
+        nats["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     references = {}
     if settings.error_estimate:
@@ -277,13 +259,14 @@ def score_examples(
             return Tensors(vars(along_trained_path(network, lambda done: show(done, "trained path"))))
 
         references[TRAINED_PATH] = Changes(**steps(f"path-{problem.seed}", along_path).tensors)
-    predicted, given = decisions(without), decisions(problem.y).cpu()
+    predicted, given = decisions(effects["without"]), decisions(problem.y).cpu()
     return network, Scores(
         changes=changes,
-        scores=scores,
+        nats=nats,
         left_out_label=predicted,
         left_out_correct=predicted == given,
         references=references,
+        signed={_SIGNED[name]: values for name, values in effects.items() if name in _SIGNED},
         how=how,
     )
 
@@ -300,49 +283,46 @@ def _linearized(problem: TrainingProblem, steps: Steps = computed) -> Linearized
     return LinearizedNetwork(problem, Kernels(train, held_out, stored.values["how"]))
 
 
-def left_out_blocks(network: LinearizedNetwork, refitted: object) -> Sequence[Tensor]:
-    """Split the examples into blocks that are stored together: as memory allows, or few where each is refitted."""
-    return network.blocks() if refitted is None else torch.arange(len(network.problem.x)).split(_REFITTED)
-
-
 def _left_out(
     network: LinearizedNetwork,
+    pairwise: bool,
     steps: Steps,
-    on_effects: OnEffects,
     show: progress.Show,
     refitted: Callable[[int], TrainingProblem] | None,
-) -> tuple[Changes, Tensor]:
-    """Compute leave-one-out changes, and f_-i(x_i) [n, k], block by block."""
+) -> dict[str, Tensor]:
+    """Compute the effects of leaving out each example, block by block: see `_without`."""
     show(0.0, "leaving out: preparation")
-    blocks, seed = left_out_blocks(network, refitted), network.problem.seed
+    seed, n = network.problem.seed, len(network.problem.x)
+    blocks = network.blocks() if refitted is None else torch.arange(n).split(_REFITTED)
     show = progress.part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
     stored = []
     for j, block in enumerate(blocks):
 
         def compute(block: Tensor = block) -> Tensors:
             if refitted is None:
-                parts = [_without(network, block)]
+                parts = [_without(network, block, pairwise)]
             else:
-                parts = [_without(_linearized(refitted(int(i))), i) for i in block.split(1)]
-            joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-            on_effects(block, joined.pop("outputs"), joined.pop("losses", None))
-            return Tensors({name: values.cpu() for name, values in joined.items()})
+                parts = [_without(_linearized(refitted(int(i))), i, pairwise) for i in block.split(1)]
+            return Tensors({name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]})
 
         named = f"leaving out, block {j + 1} of {len(blocks)}"
         inside = progress.part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
         inside(0.0, "")
         with progress.on_progress(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
-            stored.append(steps(f"left-out-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
-    weight, prediction, without = (
-        torch.cat([part[name] for part in stored]) for name in ("weight", "prediction", "without")
-    )
-    return Changes(weight, prediction), without
+            name = "effects" if pairwise else "left-out"
+            stored.append(steps(f"{name}-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
+    return {name: torch.cat([part[name] for part in stored]) for name in stored[0]}
 
 
-def _without(network: LinearizedNetwork, examples: Tensor) -> dict[str, Tensor]:
-    """Return the effects of leaving out each of some examples [b], by name, and f_-i(x_i) [b, k]."""
+def _without(network: LinearizedNetwork, examples: Tensor, pairwise: bool) -> dict[str, Tensor]:
+    """Return by name the changes by leaving out each of some examples [b], and f_-i(x_i) [b, k] ("without").
+
+    With `pairwise` also signed effects on held-out outputs [b, m, k], and on losses [b, m] if labels are known.
+    """
     effects, without = network.left_out(examples)
-    named = {**vars(effects), "without": without}
-    if network.problem.held_out_y is not None:
-        named["losses"] = loss_effects(effects.outputs, network.trained_held_out, network.problem.held_out_y)
+    named = {"weight": effects.weight, "prediction": effects.prediction, "without": without}
+    if pairwise:
+        named["outputs"] = effects.outputs
+        if network.problem.held_out_y is not None:
+            named["losses"] = loss_effects(effects.outputs, network.trained_held_out, network.problem.held_out_y)
     return named

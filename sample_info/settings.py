@@ -15,11 +15,12 @@ from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
+Reference = Literal["retraining", "influence", "cosine", "subsets"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Options of the data, `sample_info.data`: label noise, adversarial examples, subgroups."""
+    """Options of the scored data, `sample_info.data`: label noise, adversarial examples, subgroups."""
 
     at_most: list[str]
     label_noise: Fraction
@@ -54,23 +55,30 @@ class TrainingSettings(LinearizedDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
-    """Options of references, `sample_info.references`; for methods see `sample_info.references.registry`."""
+    """Methods that scores are compared with, `sample_info.references`.
 
-    methods: list[str]
+    "subsets" retrains without random halves, by which `sample_info.attribution_quality` judges all methods.
+    """
+
+    methods: list[Reference]
     examples: Annotated[int, Field(ge=2)] | None
     influence_damping: Annotated[list[Positive], Field(min_length=1)]
     subsets: Annotated[int, Field(ge=3)] = later(default=100)
 
+    def __post_init__(self) -> None:
+        methods = self.methods
+        twice = "a method is named twice; name it once"
+        _require(len(set(methods)) == len(methods), "references.methods", methods, twice)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Orders in which examples are dropped, and accuracy measured on the rest: `sample_info.data_summarization`."""
+    """Options of data summarization, `sample_info.summaries`: which examples are dropped, and what is then trained."""
 
     orders: list[Order]
     removed: Annotated[list[Fraction], Field(min_length=1)]
     network: Literal["linearized", "trained"]
     model: Options | None
-    draws: AtLeast1
 
     def __post_init__(self) -> None:
         orders, removed = self.orders, self.removed
@@ -79,7 +87,7 @@ class SummarySettings:
 
     @property
     def trained(self) -> bool:
-        """Whether networks are trained on summaries."""
+        """Whether networks are trained on the remaining examples."""
         return bool(self.orders) and self.network == "trained"
 
     def require_examples(self, n: int, num_classes: int) -> None:
@@ -95,10 +103,12 @@ class SummarySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.projection.Projection`."""
+    """Options of the tangent kernel, `sample_info.kernel`.
+
+    "coordinates" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`).
+    """
 
     projection: Literal["auto", "exact", "coordinates"]
-    size: AtLeast1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +128,6 @@ class SampleInfoSettings:
     kernel: KernelSettings
     pairwise: bool = later(default=False)
     error_estimate: bool = later(default=False)
-    batch_size: Annotated[int, Field(ge=1)] = unhashed(64)
     memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:
@@ -131,8 +140,8 @@ class SampleInfoSettings:
             ("summaries.network", self.summaries.trained and "trained", "linearized"),
         ):
             complaint = (
-                f"networks are trained for it step by step, which training.steps={steps}, training.time={time} are "
-                f"not: choose a number of steps and time=discrete, or {option}={instead}"
+                f"needs training step by step, not training.steps={steps} with training.time={time}: choose a number "
+                f"of steps and time=discrete, or {option}={instead}"
             )
             _require(not value or (self.training.finite and time == "discrete"), option, value, complaint)
         complaint = (
@@ -144,7 +153,7 @@ class SampleInfoSettings:
 
     @property
     def needs_one_kernel(self) -> bool:
-        """Whether any computation needs all examples from the same erased data."""
+        """Whether any requested computation needs one erased dataset for all examples."""
         asked = self.references.methods, self.summaries.orders, self.data.adversarial, self.sgd_batch_size
         return any(asked) or self.error_estimate
 
@@ -161,7 +170,7 @@ class SampleInfoConfig(Config):
     sample_info: SampleInfoSettings
 
     def unread_options(self) -> dict[str, str]:
-        """Return what ignores an option and what reads it, for `conf.unread_options.require_read`."""
+        """Return why options have no effect, by option, for `conf.unread_options.require_read`."""
         settings = self.sample_info
         methods, orders = settings.references.methods, settings.summaries.orders
         named, ordered = f"references.methods=[{','.join(methods)}]", f"summaries.orders=[{','.join(orders)}]"
@@ -172,18 +181,12 @@ class SampleInfoConfig(Config):
             "references.subsets": ("subsets" in methods, named, "references.methods=[subsets]"),
             "summaries.removed": (orders, ordered, drops),
             "summaries.network": (orders, ordered, drops),
-            "summaries.draws": ("random" in orders, ordered, "summaries.orders=[random]"),
             "summaries.model": (
                 settings.summaries.trained,
                 f"summaries.network={network}" if orders else ordered,
                 "summaries.network=trained" if orders else drops,
             ),
             "data.epsilon": (settings.data.adversarial, "data.adversarial=0", "data.adversarial above 0"),
-            "kernel.size": (
-                settings.kernel.projection != "exact",
-                "kernel.projection=exact",
-                "kernel.projection=coordinates",
-            ),
         }
         unread = {
             f"sample_info.{option}": no_effect(f"sample_info.{ignorer}", f"sample_info.{reader}")

@@ -21,27 +21,28 @@ _REMEDY = "score with the model.* options of that python -m train run, on images
 class TrainedWeights:
     """Weights of a finished run of `python -m train`, a member per seed."""
 
-    location: str  # path, as the user wrote it
+    location: str  # path, for messages
     seeds: Sequence[int]
     stacked: Mapping[str, Tensor]  # [S, ...] by parameter name
     model: Options  # configuration of that run's model; empty in old files
 
     @classmethod
     def read(cls, location: str) -> Self:
-        """Read weights from a run's directory, or from its file, and verify every checksum.
+        """Read weights from a run's directory, or from its file, and verify their checksums.
 
         Raises:
-            ValueError: there are none, or they are damaged.
+            ValueError: there are no weights, or they are damaged.
         """
         with _readable(location) as path:
             tensors, metadata = load_tensors(path)
             return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
-        """Require that a model with these options can start from members of these seeds, and from their readout.
+        """Refuse weights from which a model with these options cannot start, for each of these seeds.
 
         Raises:
-            ValueError: a seed that was not trained, a parameter that differs in name or shape, another architecture.
+            ValueError: a seed that was not trained, a parameter that differs in name or shape (the readout only counts
+                if `readout` is true), or another architecture.
         """
         if missing := [seed for seed in seeds if seed not in self.seeds]:
             remedy = f"only {list(self.seeds)}: choose seeds among these"
@@ -59,7 +60,7 @@ class TrainedWeights:
 
     @torch.no_grad()
     def copy_to(self, model: Classifier, seed: int, *, readout: bool) -> None:
-        """Copy the weights of a seed's member into a model, the readout only on request."""
+        """Copy the weights of a seed into a model, the readout only if `readout` is true."""
         member = list(self.seeds).index(seed)
         for name, parameter in model.named_parameters():
             if readout or not name.startswith("readout."):
@@ -82,7 +83,7 @@ def _readable(location: str) -> Iterator[Path]:
     try:
         yield path
     except (DamagedFileError, KeyError) as error:
-        whole = f"not a whole {WEIGHTS} as a run keeps it ({error})"
+        whole = f"not a complete {WEIGHTS} of a run ({error})"
         raise _error(location, f"{whole}: train again in another runs_dir") from error
 
 

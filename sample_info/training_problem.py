@@ -1,4 +1,4 @@
-"""Training from one initialisation: its weights, inputs and targets."""
+"""The training of one seed: initial weights, inputs and targets."""
 
 import functools
 from dataclasses import dataclass
@@ -8,21 +8,20 @@ from torch.nn.functional import one_hot
 
 from models.classifier import Classifier
 from models.stackable_layers import Linear
-from models.tangent.jacobian import Weights, network_outputs
-from models.tangent.kernel import Kernels, TangentOptions, ntk, unless_cheap
-from models.tangent.projection import Projection
+from models.tangent.jacobian import Projection, Weights, network_outputs
+from models.tangent.kernel import Kernels, ntk, unless_cheap
+from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.settings import KernelSettings
 from sample_info.trained_weights import TrainedWeights
-from sample_info.trainings_by_example_weight import GradientDescent
 from train.randomness import generator
 
-EXACT_KERNEL = KernelSettings(projection="exact", size=1)  # the size has no effect
+EXACT_KERNEL = KernelSettings(projection="exact")
 
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Everything that scores and references of one seed are computed from."""
+    """The inputs of the scores and references of one seed."""
 
     model: Classifier  # in evaluation mode; its own parameters are w_0
     weights: Weights  # w_0, by parameter name
@@ -31,27 +30,25 @@ class TrainingProblem:
     held_out: Tensor  # inputs [m, C, H, W] on which predictions are compared
     descent: LinearizedDescent
     seed: int  # of the initialisation
-    batch_size: int  # examples per backward pass
     memory_bytes: float  # for intermediate results
     kernel: KernelSettings = EXACT_KERNEL
     held_out_y: Tensor | None = None  # targets [m, k] of the held-out inputs, for effects on their losses
 
     def outputs(self, x: Tensor) -> Tensor:
         """f(x) at the weights, [n, k] float64."""
-        return network_outputs(self.model, self.weights, x, batch_size=self.batch_size)
+        return network_outputs(self.model, self.weights, x)
 
     def kernels(self) -> Kernels:
         """Tangent kernels at the weights."""
         draws = functools.partial(generator, self.seed, "projection", "coordinates")
-        projection = None if self.kernel.projection == "exact" else Projection(self.kernel.size, draws)
+        projection = None if self.kernel.projection == "exact" else Projection(draws)
         if projection is not None and self.kernel.projection == "auto":
             projection = unless_cheap(projection, self.model, self.weights, self.x, mean_of_outputs=False)
-        settings = TangentOptions(projection=projection, batch_size=self.batch_size, memory_bytes=self.memory_bytes)
-        return ntk(self.model, self.weights, self.x, self.held_out, settings)
+        return ntk(self.model, self.weights, self.x, self.held_out, projection, memory_bytes=self.memory_bytes)
 
     @property
     def training(self) -> GradientDescent:
-        """Training of the network itself; its learning rate is for the summed loss, that of `descent` for the mean."""
+        """The training of the network itself; its η is of the summed loss, that of `descent` of the mean loss."""
         rates = {"learning_rate": self.descent.learning_rate / len(self.x), "weight_decay": self.descent.weight_decay}
         y, steps = self.y.to(self.x.dtype), int(self.descent.t)
         return GradientDescent.of(self.model, self.weights, self.x, y, steps=steps, **rates)
@@ -64,10 +61,10 @@ def initial_weights(
     trained: TrainedWeights | None = None,
     purpose: str = "init",
 ) -> Weights:
-    """w_0, drawn from the seed and the purpose, or as trained from that seed.
+    """Return w_0, drawn from the seed and the purpose, or trained from that seed.
 
-    Models have a readout of zeros, where no other layer has a gradient: `readout_gain` draws another readout, so that
-    the linearisation involves all layers.
+    Models start with a readout of zeros, at which no other layer has a gradient. `readout_gain` draws another readout,
+    so that all layers enter the linearisation.
 
     Raises:
         ValueError: a gain for a model without a linear readout.

@@ -29,7 +29,7 @@ from harness.results.table import COMMON, Table, common_notes, file_name, markdo
 from harness.untrusted_runs import one_line
 from mdl import codelength_report
 from mdl.codelength_report import BY_NAME
-from sample_info.agreement import compare_scores
+from sample_info.report.between_runs import compare_scores
 from sample_info.report.figures import figures_of as sample_info_figures
 from sample_info.report.tables import tables_of
 from scripts.command_line import argument_parser

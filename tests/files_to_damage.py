@@ -34,7 +34,7 @@ from harness.run_directory import Run
 from harness.run_state import State, state_of
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
-from sample_info.agreement import read_scores
+from sample_info.report.between_runs import read_scores
 from scripts.manage_sweep.relaunch import launch_command
 from scripts.manage_sweep.status import SweepRun
 from train.checkpoint import Checkpoints

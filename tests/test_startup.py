@@ -16,7 +16,13 @@ HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
 }  # fmt: skip
 # what computes, and another command: a finished run has no use for them
-COMPUTING = {"mdl.block_code_run", "mdl.kernel_code", "mdl.replay_code", "sample_info.scoring", "sample_info.__main__"}
+COMPUTING = {
+    "mdl.block_code_run",
+    "mdl.kernel_code",
+    "mdl.replay_code",
+    "sample_info.scores_run",
+    "sample_info.__main__",
+}
 TELL = """
 import runpy, sys
 try:
@@ -82,6 +88,6 @@ def test_a_finished_run_of_sample_info_imports_nothing_that_computes(command: Ca
 
 
 def test_sample_info_imports_torch_alone_before_it_computes() -> None:
-    shown, imported = heavy("sample_info", "sample_info.references.methods=[tracin]")
-    assert "there is no tracin" in shown
+    shown, imported = heavy("sample_info", "sample_info.initial_weights=nowhere")
+    assert "there is no nowhere" in shown
     assert imported == {"torch"}

@@ -1,27 +1,88 @@
-"""Per-example gradients of a network's outputs with respect to its weights: all of them, or a seeded sample.
+"""Per-example gradients of a network's outputs with respect to its weights: all of them, or random coordinates.
 
-Everything is computed in float64, so that neither the batch size nor the order of sums shows in a score.
+Gradients are computed in float64: the batch size and the order of sums do not affect results.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from models.tangent.projection import Layer, layers_of
-
 Weights = dict[str, Tensor]  # parameter name -> values
 Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Random coordinates of the gradient with respect to each parameter tensor ("layer").
+
+    They are scaled so that inner products are right on average (Harutyunyan et al. 2021: 2,000 suffice). A layer of no
+    more than `size` coordinates is kept as it is.
+
+    Attributes:
+        draws: the generator of each layer's draws, by its name.
+        size: coordinates kept per layer.
+    """
+
+    draws: Callable[[str], torch.Generator]
+    size: int = 2000
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Columns of the Jacobian that come from one parameter tensor.
+
+    Attributes:
+        name: name of the parameter.
+        parameters: number of its values.
+        columns: number of columns that are kept.
+        keep: maps gradients [..., parameters] to [..., columns].
+    """
+
+    name: str
+    parameters: int
+    columns: int
+    keep: Callable[[Tensor], Tensor]
+
+    def split(self, most: int) -> Iterator["Layer"]:
+        """Yield parts of at most `most` columns each."""
+        for start in range(0, self.columns, most):
+            stop = min(start + most, self.columns)
+
+            def keep(gradient: Tensor, start: int = start, stop: int = stop) -> Tensor:
+                return self.keep(gradient)[..., start:stop]
+
+            yield Layer(self.name, self.parameters, stop - start, keep)
+
+
+def layers_of(weights: Mapping[str, Tensor], projection: Projection | None = None) -> list[Layer]:
+    """Return every layer, in the model's order; without a projection all of its coordinates."""
+    layers = []
+    for name, weight in weights.items():
+        n = weight.numel()
+        if projection is None or n <= projection.size:
+            layers.append(Layer(name, n, n, lambda gradient: gradient))
+            continue
+        chosen = torch.randperm(n, generator=projection.draws(name))[: projection.size].to(weight.device)
+        scale = math.sqrt(n / projection.size)
+
+        def keep(gradient: Tensor, chosen: Tensor = chosen, scale: float = scale) -> Tensor:
+            return gradient[..., chosen] * scale
+
+        layers.append(Layer(name, n, projection.size, keep))
+    return layers
 
 
 def jacobian(
     model: nn.Module, weights: Weights, x: Tensor, *, layers: Sequence[Layer] | None = None, batch_size: int = 64
 ) -> Tensor:
-    """Compute ∂f(x)/∂w, or what `layers` keep of it: [n, k, columns] float64, columns in the order of the layers.
+    """Compute ∂f(x)/∂w, or the columns that `layers` keep: [n, k, columns] float64, in the order of the layers.
 
-    The model is in evaluation mode; its buffers are used, its own parameters are not, but `weights`, by name. The batch
-    size does not show in the result.
+    The model is in evaluation mode. Its buffers are used, but `weights` replace its parameters. The batch size does not
+    affect the result.
     """
     if layers is None:
         layers = layers_of(weights)

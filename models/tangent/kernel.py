@@ -12,17 +12,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.stackable_layers import Linear
-from models.tangent.jacobian import Weights, in_double, jacobian
-from models.tangent.projection import Layer, Projection, layers_of
+from models.tangent.jacobian import Layer, Projection, Weights, in_double, jacobian, layers_of
 
 GIB = 2**30
 _FEW_PARAMETERS = 200_000
 
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
-    """Return the model's fully connected layers that see each example once, as a vector, by name.
+    """Return the fully connected layers that are called once per example, on a vector, by name.
 
-    One of the inputs x [n, ...] is passed through.
+    They are found by a forward pass of one of the inputs x [n, ...].
     """
     layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
     with torch.no_grad(), _calls(layers.values()) as calls:
@@ -33,7 +32,7 @@ def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.
 
 
 def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
-    """Return the parameters that are in none of the layers."""
+    """Return the parameters outside these layers."""
     owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
     return {name: weight for name, weight in weights.items() if name not in owned}
 
@@ -76,7 +75,7 @@ def inputs_and_slopes(
         with _calls([layer]) as calls:
             outputs = functional_call(model, parameters, (batch.double(),))
         ((_, h_batch, u),) = calls
-        # examples do not mix: the gradient of a sum over the batch holds each example's own
+        # examples do not mix: the gradient of a sum over the batch holds the gradient of each example
         parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
         h.append(h_batch.detach())
         slopes.append(torch.stack(parts, 1))
@@ -104,21 +103,6 @@ def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, 
         kernel[start * k : stop * k] += (part * similarity[:, None, :, None]).view(-1, n * k)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TangentOptions:
-    """Options of the computation of tangent kernels.
-
-    Attributes:
-        projection: of the gradients; by default they are exact.
-        batch_size: examples at a time; without effect on the result.
-        memory_bytes: for a group's Jacobian, besides the kernels themselves; without effect on the result.
-    """
-
-    projection: Projection | None = None
-    batch_size: int = 64
-    memory_bytes: float = GIB
-
-
 @dataclass(frozen=True)
 class Kernels:
     """Tangent kernels, float64, rows and columns ordered by example, then output.
@@ -139,7 +123,10 @@ def ntk(
     weights: Weights,
     x: Tensor,
     held_out: Tensor,
-    settings: TangentOptions = TangentOptions(),
+    projection: Projection | None = None,
+    *,
+    batch_size: int = 64,
+    memory_bytes: float = GIB,
 ) -> Kernels:
     """Compute the tangent kernels of a network.
 
@@ -151,19 +138,20 @@ def ntk(
         weights: w_0, by parameter name.
         x: training inputs, [n, ...].
         held_out: held-out inputs, [m, ...].
-        settings: how they are computed.
+        projection: of the gradients; exact by default.
+        batch_size: examples at a time, at most; does not affect the result.
+        memory_bytes: for a group's Jacobian, besides the kernels; does not affect the result.
     """
-    projection = settings.projection
     everything, n = torch.cat([x, held_out]), len(x)
     k = _outputs(model, x)
     kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
     products = connected(model, weights, x) if projection is None else {}
     for layer in products.values():
-        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=settings.batch_size)
+        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=batch_size)
         bias = getattr(layer, "bias", None) is not None
-        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=settings.memory_bytes)
+        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=memory_bytes)
     layers = layers_of(unconnected(weights, products), projection)
-    for _, j in _jacobians(model, weights, everything, layers, settings):
+    for _, j in _jacobians(model, weights, everything, layers, batch_size, memory_bytes):
         kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
     parameters = sum(weight.numel() for weight in weights.values())
     used = parameters - sum(layer.parameters - layer.columns for layer in layers)
@@ -179,7 +167,10 @@ def mean_ntk(
     x: Tensor,
     y: Tensor,
     scales: Mapping[str, float],
-    settings: TangentOptions = TangentOptions(),
+    projection: Projection | None = None,
+    *,
+    batch_size: int = 64,
+    memory_bytes: float = GIB,
 ) -> Tensor:
     """Compute the mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
 
@@ -191,18 +182,20 @@ def mean_ntk(
         x: inputs of the rows, [n, ...].
         y: inputs of the columns, [m, ...]; the same tensor as `x` is passed through once.
         scales: s_p of each parameter tensor; those of 0 are left out.
-        settings: how it is computed.
+        projection: of the gradients outside fully connected layers; exact by default.
+        batch_size: examples at a time, at most; does not affect the result.
+        memory_bytes: for a group's Jacobian, besides the kernel; does not affect the result.
     """
     both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
     kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)
     products = connected(model, weights, x)
     for name, layer in products.items():
-        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=settings.batch_size)
+        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=batch_size)
         similarity = (h[: len(x)] @ h[-len(y) :].T).mul_(scales[f"{name}.weight"] ** 2)
         similarity.add_(scales.get(f"{name}.bias", 0.0) ** 2)
         kernel.add_(similarity.mul_(slopes[: len(x)].flatten(1) @ slopes[-len(y) :].flatten(1).T))
     others = {name: weight for name, weight in unconnected(weights, products).items() if scales[name]}
-    for group, j in _jacobians(model, weights, both, layers_of(others, settings.projection), settings):
+    for group, j in _jacobians(model, weights, both, layers_of(others, projection), batch_size, memory_bytes):
         j.mul_(torch.cat([j.new_full((layer.columns,), scales[layer.name]) for layer in group]))
         kernel.addmm_(j[: len(x)].flatten(1), j[-len(y) :].flatten(1).T)
     return kernel.div_(k)
@@ -218,13 +211,14 @@ def _jacobians(
     weights: Weights,
     x: Tensor,
     layers: Sequence[Layer],
-    settings: TangentOptions,
+    batch_size: int,
+    memory_bytes: float,
 ) -> Iterator[tuple[list[Layer], Tensor]]:
-    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in the memory allowed."""
-    k, memory_bytes = _outputs(model, x), settings.memory_bytes
+    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], within the memory limit."""
+    k = _outputs(model, x)
     for group in _groups(layers, max(1, int(memory_bytes // (8 * len(x) * k)))):
         largest = sum({layer.name: layer.parameters for layer in group}.values())
-        batch = max(1, min(settings.batch_size, int(memory_bytes // (2 * 8 * k * largest))))
+        batch = max(1, min(batch_size, int(memory_bytes // (2 * 8 * k * largest))))
         yield group, jacobian(model, weights, x, layers=group, batch_size=batch)
 
 

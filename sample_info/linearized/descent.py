@@ -1,4 +1,4 @@
-"""Gradient descent on squared loss: its options, and the filter that it is on the spectrum of the tangent kernel."""
+"""Gradient descent on squared loss: its options, and its filter on the spectrum of the tangent kernel."""
 
 import math
 from dataclasses import dataclass
@@ -85,24 +85,3 @@ class LinearizedDescent:
                 f"learning_rate={self.learning_rate:g}: gradient descent diverges on this kernel from {limit:.3g} on "
                 f"(2n over its largest eigenvalue and weight decay); lower it, or set time to continuous"
             )
-
-
-@dataclass(frozen=True)
-class SpectralFilter:
-    """The filter φ_t of a training whose loss is the mean over n examples, on an interval around its spectrum.
-
-    Attributes:
-        descent: the training.
-        n: divisor of the loss.
-        high: upper end of the interval; the lower one is λ.
-        tolerance: error of its approximations, relative to its largest value there.
-    """
-
-    descent: LinearizedDescent
-    n: int
-    high: float
-    tolerance: float
-
-    def __call__(self, eigenvalues: Tensor) -> Tensor:
-        """Compute φ_t at eigenvalues, as `LinearizedDescent.filter`."""
-        return self.descent.filter(eigenvalues, self.n)

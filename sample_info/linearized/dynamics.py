@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sample_info.leave_one_out_effects import Changes, Effects
-from sample_info.linearized.descent import LinearizedDescent, SpectralFilter
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
 
 
@@ -53,7 +53,7 @@ class LinearizedDynamics:
         self._solvers: dict[tuple[int, Method], Solver] = {}  # by the divisor of the loss
         self.coefficients = -self._without(0).full.view(self.n, self.k)  # a, [n, k]
         self.how = self._without(1).how  # the solver, in words
-        self.preparation = self._without(1).preparation  # done so far, as a fraction of the work for all examples
+        self.preparation = self._without(1).preparation  # share of the work for all examples that is done by now
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """Return f_t(x) = f_0(x) + Θ(x, X) a from `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
@@ -112,9 +112,8 @@ class LinearizedDynamics:
         method: Method = "series" if size > 1 and self.descent.finite else self._method
         if (n, method) not in self._solvers:
             self.descent.require_stable(self.largest, n)
-            high = self.descent.weight_decay + self.largest
-            training = SpectralFilter(self.descent, n, high, self._tolerance)
-            self._solvers[n, method] = solver_of(self.kernel, self.residual, training, method)
+            approximation = {"largest": self.largest, "tolerance": self._tolerance, "method": method}
+            self._solvers[n, method] = solver_of(self.kernel, self.residual, self.descent, n=n, **approximation)
         return self._solvers[n, method]
 
 

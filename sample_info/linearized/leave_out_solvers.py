@@ -7,6 +7,7 @@ product with the kernel for all sets. It is faster for one vector, or for few st
 [n k, n k] float64, residuals r [n, k].
 """
 
+import functools
 from typing import ClassVar, Literal
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from erasure.lanczos import largest_eigenpairs
 from erasure.progress import report_progress
-from sample_info.linearized.descent import SpectralFilter
+from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
 
 _MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
@@ -69,7 +70,7 @@ class Elimination:
         ValueError: A is singular.
     """
 
-    preparation: ClassVar[float] = 0.5  # the constructor's part of the time for all single examples, roughly
+    preparation: ClassVar[float] = 0.5  # rough share of the constructor in the time for all single examples
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float) -> None:
         self._n, self._k = residual.shape
@@ -178,13 +179,27 @@ Method = Literal["auto", "series", "resolvent"]
 Solver = Elimination | MaskedSeries | Resolvent
 
 
-def solver_of(kernel: Tensor, residual: Tensor, training: SpectralFilter, method: Method) -> Solver:
-    """Choose the solver of a training; `method` applies to finite t only."""
-    low, interval = training.descent.weight_decay, (training.descent.weight_decay, training.high)
-    if not training.descent.finite:
+def solver_of(
+    kernel: Tensor,
+    residual: Tensor,
+    descent: LinearizedDescent,
+    *,
+    n: int,
+    largest: float,
+    tolerance: float,
+    method: Method,
+) -> Solver:
+    """Choose the solver of a training whose loss is a sum over examples divided by `n`.
+
+    The spectrum of Θ is within [0, `largest`]. `tolerance` is the error of the approximation of φ_t, relative to its
+    largest value; it and `method` apply to finite t only.
+    """
+    low, high = descent.weight_decay, descent.weight_decay + largest
+    if not descent.finite:
         return Elimination(kernel, residual, low)
+    phi = functools.partial(descent.filter, n=n)
     if method != "resolvent":
-        series = ChebyshevSeries.fit(training, *interval, training.tolerance)
+        series = ChebyshevSeries.fit(phi, low, high, tolerance)
         if method == "series" or 2 * series.degree * len(residual) < _EIGH_FLOPS * len(kernel):
             return MaskedSeries(kernel, residual, series)
-    return Resolvent(kernel, residual, low, ContourRule.fit(training, *interval, training.tolerance))
+    return Resolvent(kernel, residual, low, ContourRule.fit(phi, low, high, tolerance))

@@ -85,7 +85,7 @@ class LinearizedNetwork:
 
     def predictions_from(self, left: Tensor) -> Tensor:
         """Return outputs on the held-out inputs, [m, k], after training on the examples at positions `left` only."""
-        dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
+        dynamics, held_out = self._part(left, "series")  # one right-hand side: cheaper than an eigendecomposition
         return dynamics.predictions(self.initial_held_out, held_out)
 
     def functional_information(self, left: Tensor, sigma: float) -> Tensor:

@@ -1,6 +1,6 @@
 """Leave-one-out changes by linearisation along the path of one training of the network on all examples.
 
-With its residuals r(t), and with Θ the mean of the kernels at its begin and end, to first order u = f - f_-i obeys
+With its residuals r(t), and with Θ the mean of the kernels at its start and end, to first order u = f - f_-i obeys
 u ← u - η/n Θ (u + e_i (r_i - u_i)). More kernels on the path gained nothing measurable (docs/sample_info.md).
 """
 

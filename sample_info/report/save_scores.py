@@ -23,19 +23,20 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Scores):
-    """One seed's scores, and the rest that a run measures."""
+class Scored:
+    """What a run measures for one seed."""
 
     seed: int
+    scores: Scores
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
     attribution: Mapping[str, Attribution]  # of no method where none was judged
 
 
-def columns(scored: Scores) -> dict[str, Tensor]:
+def columns(scores: Scores) -> dict[str, Tensor]:
     """Return a seed's numbers per example as files hold them: 0 and 1 for false and true."""
-    return {name: one.long() if one.dtype == torch.bool else one for name, one in scored.columns().items()}
+    return {name: one.long() if one.dtype == torch.bool else one for name, one in scores.columns().items()}
 
 
 def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
@@ -46,15 +47,15 @@ def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
 def save_scores(
     directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: Information
 ) -> None:
-    """scores.safetensors (a row per seed, a column per example), scores.csv (a row per seed and example), figures.
+    """Write scores.safetensors (a row per seed), scores.csv (a row per seed and example) and figures.
 
-    Scores and figures are logged to W&B as well.
+    Scores and figures are also logged to W&B.
     """
     from sample_info.report.figures import draw_run, draw_summaries, title_of  # and so matplotlib
     from sample_info.report.tables import accuracy_of
 
     seeds = [one.seed for one in scored]
-    tensors = {name: torch.stack(values) for name, values in by_name([columns(one) for one in scored]).items()}
+    tensors = {name: torch.stack(values) for name, values in by_name([columns(one.scores) for one in scored]).items()}
     about = {"index": examples.index, "label": examples.labels.cpu(), "given_label": examples.train_labels.cpu()}
     metadata = {"seeds": seeds, "class_names": list(examples.dataset.class_names)}
     if examples.groups.masks():
@@ -63,7 +64,7 @@ def save_scores(
     save_tensors(directory / "scores.safetensors", {**about, **tensors}, metadata)
     frame = pd.concat([_frame(examples, one) for one in scored])
     write_text(directory / "scores.csv", frame.to_csv(index=False))
-    means = {name: tensors[name].mean(0) for name in scored[0].scores}
+    means = {name: tensors[name].mean(0) for name in scored[0].scores.nats}
     logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
@@ -71,7 +72,7 @@ def save_scores(
         panel = title_of(examples), accuracy, information.summaries
         logger.figure("summaries/figure", draw_summaries([panel], {}, directory / "summaries.png"))
     for one in scored:
-        logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
+        logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores.nats["f_si_nats"].mean())})
     logged = {f"information.{name}.mean": float(values.mean()) for name, values in means.items()}
     logger.summarise(logged | {"network.test_accuracy": mean(one.test_accuracy for one in scored)})
 
@@ -89,4 +90,4 @@ def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
         "group": [groups.names[j] for j in groups.of.tolist()],
     }
     about = {name: [csv_cell(value) for value in values] for name, values in about.items()}
-    return pd.DataFrame(about | {name: values.tolist() for name, values in columns(one).items()})
+    return pd.DataFrame(about | {name: values.tolist() for name, values in columns(one.scores).items()})

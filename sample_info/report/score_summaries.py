@@ -17,21 +17,21 @@ from sample_info.settings import SummarySettings
 
 def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
     """Return the part of result.json about scores; lists have an entry per seed."""
-    summaries = [{name: _summary_of(values, examples) for name, values in one.scores.items()} for one in scored]
+    summaries = [{name: _summary_of(values, examples) for name, values in one.scores.nats.items()} for one in scored]
     estimates = [
-        {f"{name}_nats": estimate.described for name, estimate in one.error_estimates.items()} for one in scored
+        {f"{name}_nats": estimate.described for name, estimate in one.scores.error_estimates.items()} for one in scored
     ]
     return Information(
         information=by_name(summaries),
         network=LinearizedAccuracy(
             train_accuracy=[one.train_accuracy for one in scored],
             test_accuracy=[one.test_accuracy for one in scored],
-            left_out_accuracy=[float(one.left_out_correct.double().mean()) for one in scored],
+            left_out_accuracy=[float(one.scores.left_out_correct.double().mean()) for one in scored],
         ),
-        references=by_name([with_references(one.changes, one.references) for one in scored]),
-        how=[one.how for one in scored],
+        references=by_name([with_references(one.scores.changes, one.scores.references) for one in scored]),
+        how=[one.scores.how for one in scored],
         groups=_groups(examples, scored),
-        between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),
+        between_seeds=_between_seeds([one.scores.nats["f_si_nats"] for one in scored]),
         summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=by_name([one.attribution for one in scored]) or None,
         error_estimates=by_name(estimates) or None,
@@ -41,7 +41,7 @@ def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
 
 
 def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
-    f_si, si = ([one.scores[name] for one in scored] for name in ("f_si_nats", "si_nats"))
+    f_si, si = ([one.scores.nats[name] for one in scored] for name in ("f_si_nats", "si_nats"))
     return {
         name: Group(
             examples=int(mask.sum()),

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
+from models.tangent.kernel import GIB, Kernels, ntk
 from sample_info.leave_one_out_effects import Changes, loss_effects
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.pairwise_files import save_block
-from sample_info.references.influence_and_cosine import influence
-from sample_info.references.retraining import halves
+from sample_info.pairwise_files import save_pairwise
+from sample_info.references import influence
+from sample_info.retraining import halves
 from sample_info.training_problem import initial_weights
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
@@ -85,8 +85,7 @@ class SampleInfoBenchmark:
 
     def kernels(self, batch_size: int = 64, memory_bytes: float | None = None) -> Kernels:
         memory = self.memory_bytes if memory_bytes is None else memory_bytes
-        settings = TangentOptions(batch_size=batch_size, memory_bytes=memory)
-        return ntk(self.model, self.weights, self.x, self.held_out, settings)
+        return ntk(self.model, self.weights, self.x, self.held_out, batch_size=batch_size, memory_bytes=memory)
 
     def scores(self, kernels: Kernels, memory_bytes: float) -> tuple[Changes, LinearizedDynamics]:
         dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
@@ -147,10 +146,12 @@ class SampleInfoBenchmark:
         def work(directory: str) -> None:
             dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
             trained = dynamics.predictions(self.initial_held_out, kernels.held_out)
+            outputs, losses = [], []
             for block in dynamics.blocks(self.memory_bytes, self.m):
                 effects, _ = dynamics.effects(block, kernels.held_out)
-                losses = loss_effects(effects.outputs, trained, self.y_held_out)
-                save_block(Path(directory), 0, block, effects.outputs, losses)
+                outputs.append(effects.outputs.cpu())
+                losses.append(loss_effects(effects.outputs, trained, self.y_held_out).cpu())
+            save_pairwise(Path(directory), 0, torch.cat(outputs), torch.cat(losses))
 
         _, scores = timed(lambda: self.scores(kernels, self.memory_bytes), self.device)
         with TemporaryDirectory() as directory:

@@ -37,7 +37,7 @@ from sample_info.__main__ import experiment
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.influence_and_cosine import cosine, influence
+from sample_info.references import cosine, influence
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem

@@ -87,14 +87,6 @@ def test_an_option_that_is_set_without_effect_is_refused_in_one_line(command, wo
             "summaries.removed=[0.1]",
             "with sample_info.summaries.orders=[], only with sample_info.summaries.orders=[top",
         ),
-        (
-            "summaries.draws=2 summaries.orders=[top]",
-            "with sample_info.summaries.orders=[top], only with sample_info.su",
-        ),
-        (
-            "kernel.size=3 kernel.projection=exact",
-            "with sample_info.kernel.projection=exact, only with sample_info.ker",
-        ),
     ],
 )
 def test_sample_info_refuses_options_of_what_is_not_computed(command, words: str, line: str) -> None:
@@ -198,6 +190,6 @@ def test_scores_read_no_option_that_has_no_effect(command) -> None:
     unread = composed(SAMPLE_INFO.name, words, SampleInfoConfig).unread_options()
     with recorded(*groups) as read:
         assert command(SAMPLE_INFO, *words, "model.width=8", "logger.mode=disabled", "device=cpu").code == 0
-    handed_on = {"sample_info.summaries.model", "sample_info.kernel.size"}  # to what makes nothing of them
+    handed_on = {"sample_info.summaries.model"}  # to what makes nothing of it
     assert {options[field] for field in read} & unread.keys() <= handed_on
     assert {"sample_info.references.subsets", "sample_info.data.epsilon"} < unread.keys()

@@ -1,5 +1,7 @@
 """Learning rates and initial weights of every architecture at several widths and depths."""
 
+import functools
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from tests.models.every_model import SCALED
 @pytest.mark.parametrize("name", SCALED)
 def test_nothing_is_scaled_at_the_base_size(name: str) -> None:
     for parametrization in ("mup", "standard"):
-        model = _at(name, 1, depth=SCALED[name]().base_depth, parametrization=parametrization)
+        model = _at(name, 1, depth=_base(name).base_depth, parametrization=parametrization)
         assert set(model.learning_rates().values()) == {1.0}
         assert model.readout_multiplier == 1.0
         assert {scaled.initial_std for scaled in model.scalings.values()} == {1.0}
@@ -18,7 +20,7 @@ def test_nothing_is_scaled_at_the_base_size(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCALED)
 def test_hidden_matrices_slow_down_with_width(name: str) -> None:
-    model = _at(name, 4, depth=SCALED[name]().base_depth)
+    model = _at(name, 4, depth=_base(name).base_depth)
     roles = {scaled.role for scaled in model.scalings.values()}
     assert roles == {"input", "hidden", "output", "vector"}
     for parameter, scaled in model.scalings.items():
@@ -26,7 +28,7 @@ def test_hidden_matrices_slow_down_with_width(name: str) -> None:
         assert factor == pytest.approx(1 / scaled.width_ratio if scaled.role == "hidden" else 1.0)
         assert (scaled.role == "output") == (parameter == "readout.weight")
     assert model.readout_multiplier == pytest.approx(0.25, rel=0.5 if name == "lenet" else 1e-9)
-    standard = _at(name, 4, depth=SCALED[name]().base_depth, parametrization="standard")
+    standard = _at(name, 4, depth=_base(name).base_depth, parametrization="standard")
     assert set(standard.learning_rates().values()) == {1.0}
     assert standard.readout_multiplier == 1.0
 
@@ -56,8 +58,15 @@ def test_hidden_weights_start_with_a_standard_deviation_of_one_over_root_fan_in(
         assert wide[parameter] == pytest.approx(std, rel=0.1), parameter
 
 
+@functools.cache
+def _base(name: str) -> MupClassifier:
+    """Return a model of the architecture, for its base width and depth."""
+    with torch.device("meta"):
+        return SCALED[name]()
+
+
 def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup", device: str = "meta") -> MupClassifier:
     """The model at a multiple of its base width; without memory for its weights, unless they are drawn."""
-    base = SCALED[name]().base_width
+    base = _base(name).base_width
     with torch.device(device):
         return SCALED[name](width=ratio * base, depth=depth, parametrization=parametrization)

@@ -70,7 +70,7 @@ def test_it_has_twenty_layers_and_the_papers_number_of_parameters() -> None:
     [
         ((3, 32, 32), 12, r"model\.width=12: a residual network needs a multiple of 8"),
         ((3, 3, 32), 16, "images of 3×32: a residual network needs sides of at least 4"),
-        ((16, 1, 1), 16, "vectors of 16 values are no images"),
+        ((16, 1, 1), 16, "vectors of 16 values are not images"),
     ],
 )
 def test_what_it_cannot_do_is_refused(shape: tuple[int, int, int], width: int, message: str) -> None:

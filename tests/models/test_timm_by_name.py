@@ -138,18 +138,18 @@ def test_a_copy_is_independent() -> None:
     [
         (
             {"architecture": "resnet_18"},
-            r"model.architecture=resnet_18: timm has none of that name; did you mean .*res",
+            r"model.architecture=resnet_18: timm has no model of that name; did you mean .*res",
         ),
-        ({"architecture": "hf-hub:a/b"}, r"timm has none of that name"),
+        ({"architecture": "hf-hub:a/b"}, r"timm has no model of that name"),
         ({"pretrained": True, "weights": "a.safetensors"}, r"model.pretrained=true, model.weights=.*: choose one"),
-        ({"weights": "/no.safetensors"}, r"model.weights=/no.safetensors: need a .safetensors file that is there"),
+        ({"weights": "/no.safetensors"}, r"model.weights=/no.safetensors: there is no such .safetensors file"),
         ({"size": 0}, r"model.size=0: must be at least 1"),
         (
             {"architecture": "densenet121", "shape": (3, 8, 8), "size": None},
             r"cannot work on 3×8×8 images.*set model.size",
         ),
         ({"architecture": "vit_tiny_patch16_224", "shape": (3, 8, 8), "size": None}, r"cannot work on 3×8×8 images"),
-        ({"shape": (300, 1, 1)}, r"vectors of 300 values are no images, which test_resnet needs: choose model=mlp"),
+        ({"shape": (300, 1, 1)}, r"vectors of 300 values are not images, which test_resnet needs: choose model=mlp"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:
@@ -162,13 +162,13 @@ def test_what_cannot_work_is_refused_in_one_line(options: dict[str, Any], messag
 def test_files_that_are_no_weights_of_the_architecture_are_refused(trained: torch.nn.Module, tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     whole = Path(save(trained, path)).read_bytes()
-    with pytest.raises(ValueError, match=r"lacks .*: it is no state dict of test_vit"):
+    with pytest.raises(ValueError, match=r"lacks .*: it is not a state dict of test_vit"):
         model(architecture="test_vit", weights=str(path))
     save(trained, path, **{"layer1.0.conv1.weight": torch.zeros(1, 2, 3, 3)})
     with pytest.raises(ValueError, match=r"does not fit test_resnet \("):
         model(weights=str(path))
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"is not a whole safetensors file"):
+    with pytest.raises(ValueError, match=r"is not a complete safetensors file"):
         model(weights=str(path))
 
 
@@ -182,7 +182,7 @@ def test_pretrained_weights_that_cannot_be_fetched_are_one_line(monkeypatch: pyt
 
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(
-        ValueError, match=r"model.pretrained=true: timm's weights of test_resnet cannot be had \(no rou"
+        ValueError, match=r"model.pretrained=true: timm's weights of test_resnet are not available \(no rou"
     ):
         model(pretrained=True)
 

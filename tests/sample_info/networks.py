@@ -29,9 +29,7 @@ class Linearization:
         """Its training, in float64, so that a plain one gives the same to many digits."""
         weights = {name: weight.double() for name, weight in self.weights.items()}
         x, held_out = self.x.double(), self.held_out.double()
-        return TrainingProblem(
-            self.model.double(), weights, x, self.y, held_out, descent, 0, batch_size=64, memory_bytes=1e9
-        )
+        return TrainingProblem(self.model.double(), weights, x, self.y, held_out, descent, 0, memory_bytes=1e9)
 
 
 def linearized(net: Linearization, descent: LinearizedDescent) -> tuple[LinearizedDynamics, Tensor]:

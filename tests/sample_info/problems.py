@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import Weights
+from sample_info.gradient_descent import GradientDescent
 from sample_info.leave_one_out_effects import Changes
-from sample_info.references.retraining import retrained_stacks
-from sample_info.trainings_by_example_weight import GradientDescent
+from sample_info.retraining import retrained_stacks
 
 
 def draws(*shape: int, seed: int) -> Tensor:

@@ -13,7 +13,7 @@ from sample_info.__main__ import COMMAND
 from sample_info.agreement import auroc
 from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.pairwise_files import read_pairwise
-from sample_info.references.retraining import GradientDescent, halves, positions
+from sample_info.retraining import GradientDescent, halves, positions
 from tests.sample_info.problems import draws
 
 SMALL = ["model.width=128", "sample_info.examples=60", "sample_info.held_out=40", "sample_info.training.steps=300"]

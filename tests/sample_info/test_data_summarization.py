@@ -23,7 +23,7 @@ TRY = [
 ]
 SCORES = torch.tensor([3.0, 1.0, 2.0, 1.0, 5.0])
 QUIET = "logger.mode=disabled"
-TRAINED = ["sample_info.summaries.network=trained", "sample_info.summaries.draws=2", "sample_info.training.steps=40"]
+TRAINED = ["sample_info.summaries.network=trained", "sample_info.training.steps=40"]
 
 
 def test_orders_follow_the_scores() -> None:
@@ -104,6 +104,7 @@ def test_the_command_says_what_is_lost(command, real_figures) -> None:
 def test_all_ten_classes_and_another_architecture(command) -> None:
     options = [
         "sample_info.classes=all",
+        "sample_info.summaries.orders=[bottom,random]",
         "sample_info.summaries.removed=[0.0,0.8]",
         "sample_info.summaries.model={depth: 2}",
     ]
@@ -119,7 +120,7 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
 
 
 def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None:
-    options = [*TRY, *TRAINED, QUIET, "seeds=[0,1]"]
+    options = [*TRY, *TRAINED, QUIET, "seeds=[0,1]", "sample_info.summaries.orders=[bottom_iterative,random]"]
     assert command(COMMAND, *options, "runs_dir=whole").code == 0
     train, sizes = summaries.train_on_each, []
 
@@ -161,7 +162,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         (["sample_info.summaries.model={depth: 2}"], "has no effect with sample_info.summaries.network=linearized"),
         (
             [*TRAINED, "sample_info.training.steps=converged"],
-            "sample_info.summaries.network=trained: networks are trained for it step by step",
+            "sample_info.summaries.network=trained: needs training step by step",
         ),
         (
             [*TRAINED, "sample_info.summaries.model={dept: 2}"],

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from models.tangent.kernel import Kernels, ntk
+from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.sgd_steady_state import sgd_information
-from sample_info.references.influence_and_cosine import influence
-from sample_info.trainings_by_example_weight import GradientDescent
+from sample_info.references import influence
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY, SMALL
 

@@ -26,7 +26,7 @@ from tests.made_up_runs import write_information_run
 from tests.sample_info import reference_dynamics
 
 QUICK = ["eraser=qleace", "model.width=64", "sample_info.training.steps=1000", "logger.mode=disabled"]
-WHOLE = ["model.width=1024", "sample_info.training.steps=2000", "dataset.test_fraction=0.5"]
+WHOLE = ["model.width=1024", "sample_info.training.steps=2000", "dataset.test_fraction=0.7"]
 LABELS = torch.tensor([0] * 12 + [1] * 12)
 
 
@@ -40,9 +40,9 @@ def outcome_of(command, directory: str, *options: str) -> dict:
 def test_all_digits_are_left_out_of_the_eraser_too_and_not_taken_for_the_other_class(command, caplog) -> None:
     with caplog.at_level(logging.INFO):
         result = outcome_of(command, "auto", *WHOLE)
-    assert result["train_size"] == 163
+    assert result["train_size"] == 98
     assert result["eraser_fit"] == "refit"
-    assert result["network"]["left_out_accuracy"][0] > 0.6
+    assert result["network"]["left_out_accuracy"][0] > 0.55
     assert sum("QLEACE" in record.message for record in caplog.records) <= 1  # not once for each example
     assert "eraser refitted without each" in result["table"]
     leaking = outcome_of(command, "scored", *WHOLE, "sample_info.data.eraser_fit=scored")

@@ -165,7 +165,6 @@ def test_a_module_is_linearised_at_its_own_weights_and_left_as_it_was() -> None:
         ({"x": pd.DataFrame(X), "held_out": pd.DataFrame(X[:9])[[4, 3, 2, 1, 0]]}, "columns of x in another order"),
         ({"x": pd.DataFrame(X), "y": pd.Series(TWO)[::-1]}, "same row labels in another order"),
         ({"held_out": pd.DataFrame(X[:9]).assign(**{"0": 1}).astype("category")}, "which are not numbers"),
-        ({"batch_size": 0}, "batch_size=0"),
         ({"device": "gpu"}, "device=gpu: not a device"),
         ({"held_out": X[:, :3]}, "held_out has examples"),
         ({"sigma": 0.0}, "sigma=0.0"),

@@ -153,5 +153,5 @@ def test_damaged_and_foreign_files_are_one_line(command, trained) -> None:
     for name in ("damaged", "truncated", "scores"):
         outcome = command(COMMAND, *SCORE, "seeds=[1]", f"sample_info.initial_weights={name}.safetensors")
         assert outcome.code == 2
-        assert f"{name}.safetensors: not a whole weights.safetensors as a run keeps it" in outcome.err
+        assert f"{name}.safetensors: not a complete weights.safetensors of a run" in outcome.err
         assert len(outcome.err.strip().splitlines()) == 1

@@ -165,7 +165,7 @@ def test_models_of_images_say_that_there_are_none(tmp_path: Path, command: Calla
     outcome = command(TRAIN, "dataset=arrays", f"dataset.path={path}", f"model={model}", "logger.mode=disabled")
     assert outcome.code == 2
     (line,) = outcome.err.strip().splitlines()
-    assert "vectors of 6 values are no images" in line
+    assert "vectors of 6 values are not images" in line
     assert "choose model=mlp" in line
 
 

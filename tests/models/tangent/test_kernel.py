@@ -8,22 +8,21 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
-from models.tangent.jacobian import jacobian
-from models.tangent.kernel import TangentOptions, mean_ntk, ntk, unless_cheap
-from models.tangent.projection import Projection
+from models.tangent.jacobian import Projection, jacobian
+from models.tangent.kernel import mean_ntk, ntk, unless_cheap
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator
 
 
 def seeded_projection(size: int, seed: int = 0) -> Projection:
-    return Projection(size, functools.partial(generator, seed, "projection"))
+    return Projection(functools.partial(generator, seed, "projection"), size)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> None:
     """Products where layers are fully connected, sums over groups of layers elsewhere; and the mean over outputs."""
-    net = some_network(name, n=3, m=2)
+    net = some_network(name, n=2, m=1)
     kernels = ntk(net.model, net.weights, net.x, net.held_out)
     connected = "mlp" in name or name in ("linear", "quadratic", "cubic")
     assert kernels.how.startswith("product form" if connected else "exact")
@@ -44,15 +43,15 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
 @pytest.mark.parametrize("projection", [None, seeded_projection(size=300)], ids=["exact", "coordinates"])
 def test_kernels_depend_on_no_batch_or_block_size(name: str, projection: Projection | None) -> None:
     net = some_network(name)
-    whole = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection))
+    whole = ntk(net.model, net.weights, net.x, net.held_out, projection)
     memory = 8 * 10 * 10 * (20_000 if name == "convnextv2" else 250)  # of columns: several passes, layers are split
-    small = TangentOptions(projection=projection, batch_size=4, memory_bytes=memory)
-    parts = ntk(net.model, net.weights, net.x, net.held_out, small)
+    small = {"batch_size": 4, "memory_bytes": memory}
+    parts = ntk(net.model, net.weights, net.x, net.held_out, projection, **small)
     for a, b in ((parts.train, whole.train), (parts.held_out, whole.held_out)):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
     ones = dict.fromkeys(net.weights, 1.0)
-    a = mean_ntk(net.model, net.weights, net.x, net.x, ones, small)
-    b = mean_ntk(net.model, net.weights, net.x, net.x, ones, TangentOptions(projection=projection))
+    a = mean_ntk(net.model, net.weights, net.x, net.x, ones, projection, **small)
+    b = mean_ntk(net.model, net.weights, net.x, net.x, ones, projection)
     torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
@@ -62,7 +61,7 @@ def test_projected_kernels_are_right_on_average_and_seeded() -> None:
 
     def projected(seed: int, size: int = 200):
         projection = seeded_projection(size=size, seed=seed)
-        return ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection)).train
+        return ntk(net.model, net.weights, net.x, net.held_out, projection).train
 
     def error(kernel) -> float:
         return float((kernel - exact).norm() / exact.norm())
@@ -131,6 +130,6 @@ def test_a_kernel_takes_the_memory_it_was_given() -> None:
             return output
 
     with Watched():
-        little = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(memory_bytes=memory))
+        little = ntk(net.model, net.weights, net.x, net.held_out, memory_bytes=memory)
     torch.testing.assert_close(little.train, plenty.train, rtol=1e-12, atol=1e-12)
     assert max(made) <= memory

@@ -30,7 +30,7 @@ def problem_of(
     descent = LinearizedDescent(learning_rate=rate, steps=steps, weight_decay=decay)
     weights = {name: weight.double() for name, weight in away_from_zero(model).items()}
     x, held_out = draws(n, 1, 4, 4, seed=1), draws(9, 1, 4, 4, seed=2)
-    return TrainingProblem(model.double(), weights, x, draws(n, k, seed=3), held_out, descent, 0, 8, 1e9)
+    return TrainingProblem(model.double(), weights, x, draws(n, k, seed=3), held_out, descent, 0, 1e9)
 
 
 def methods(problem: TrainingProblem) -> tuple[Changes, Changes, Changes]:

@@ -11,10 +11,11 @@ def test_a_column_is_named_after_its_score_or_its_reference() -> None:
     ours, retrained = (Changes(torch.full((2,), i), torch.full((2,), i + 1.0)) for i in (0.0, 2.0))
     scored = Scores(
         changes=ours,
-        scores={"f_si_nats": torch.tensor([5.0, 6.0])},
+        nats={"f_si_nats": torch.tensor([5.0, 6.0])},
         left_out_correct=torch.tensor([True, False]),
         left_out_label=torch.tensor([7, 2]),
         references={"influence functions": retrained},
+        signed={},
         how={},
     )
     assert {name: values.tolist() for name, values in columns(scored).items()} == {

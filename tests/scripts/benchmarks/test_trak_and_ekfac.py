@@ -14,7 +14,7 @@ from models.polynomial import PolynomialClassifier
 from sample_info.__main__ import COMMAND
 from sample_info.attribution_quality import OURS, SETS, THINNED
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.references.influence_and_cosine import influence
+from sample_info.references import influence
 from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import trak_and_ekfac
 from scripts.benchmarks.trak_and_ekfac import EKFAC, plain, require_one_output, trak
@@ -32,7 +32,7 @@ def problem(model, n: int = 60, m: int = 7, steps: int = 10) -> TrainingProblem:
     descent = LinearizedDescent(learning_rate=0.5, steps=steps)
     x, held_out = (draws(size, *shape, seed=size).float() for size in (n, m))
     y = (x.flatten(1).sum(1, keepdim=True) > 0).double()
-    return TrainingProblem(model, away_from_zero(model), x, y, held_out, descent, 0, 64, 2**30)
+    return TrainingProblem(model, away_from_zero(model), x, y, held_out, descent, 0, 2**30)
 
 
 def mlp() -> MLP:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from harness.run_directory import Run
+from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.references.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
+from sample_info.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
 from sample_info.training_problem import TrainingProblem
-from sample_info.trainings_by_example_weight import GradientDescent
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import mlp_problem
 
@@ -68,6 +68,13 @@ def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypa
     assert trained == [2, 1]
     for part in ("weight", "prediction", "outputs"):
         assert torch.equal(getattr(resumed, part), getattr(whole, part))
+    for step in run.directory.glob("part-subsets-0-[24].safetensors"):
+        step.unlink()
+    smaller = replace(problem, memory_bytes=1.5 * problem.training.bytes_per_member())
+    trained.clear()
+    resumed = trained_without(smaller, sets, "subsets", run)
+    assert trained == [1, 1, 1]  # stacks of another size, of what is left
+    torch.testing.assert_close(resumed.outputs, whole.outputs, rtol=1e-9, atol=1e-12)
     (first,) = run.directory.glob("part-subsets-0-0.safetensors")
     first.write_bytes(first.read_bytes()[:-8])  # damaged: trained again, the others not
     trained.clear()

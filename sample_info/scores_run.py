@@ -1,4 +1,4 @@
-"""Scores as a run of `python -m sample_info`: for every seed, resumably, with references, summaries and files."""
+"""A run of `python -m sample_info`: scores of every seed, references, summaries and files; resumable."""
 
 import functools
 from dataclasses import replace
@@ -9,23 +9,23 @@ from harness.run_directory import Run
 from harness.sample_info_fields import Information
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import require_possible, try_summaries
-from sample_info.pairwise_files import keep_only, save_block
-from sample_info.references.registry import SUBSETS, references_of
+from sample_info.pairwise_files import save_pairwise
+from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
 from sample_info.scored_examples import Examples
-from sample_info.scores import ignored, left_out_blocks, score_examples
+from sample_info.scores import score_examples
 from sample_info.training_problem import TrainingProblem
 
 
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
     """Score every example for every seed; return the section `information` of result.json.
 
-    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors on
-    request.
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and on request
+    pairwise-*.safetensors.
 
     Raises:
-        ValueError: summaries that these examples do not allow, or a training that diverges.
+        ValueError: impossible summaries of these examples, or a training that diverges.
     """
     require_possible(examples)
     seeds = examples.experiment.config.seeds
@@ -47,22 +47,21 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         problem,
         settings,
         steps=run.step,
-        on_effects=functools.partial(save_block, run.directory, problem.seed) if settings.pairwise else ignored,
         on_progress=part_of(show, 0, scoring),
         refitted=refitted,
     )
     if settings.pairwise:
-        keep_only(run.directory, problem.seed, left_out_blocks(network, refitted))
+        save_pairwise(run.directory, problem.seed, scores.signed["output_effects"], scores.signed["loss_effects"])
     methods = references_of(problem, settings.references, run)
     references = {name: one.changes for name, one in methods.items() if not bool(one.weight.isnan().all())}
     attribution = {}
-    if SUBSETS in settings.references.methods:
+    if "subsets" in settings.references.methods:
         attribution = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
-        **vars(replace(scores, references={**scores.references, **references})),
         seed=problem.seed,
+        scores=replace(scores, references={**scores.references, **references}, signed={}),
         attribution=attribution,
         train_accuracy=examples.accuracy(network.trained, examples.train_labels),
         test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),
-        summaries=try_summaries(examples, network, scores.scores["f_si_nats"], run, part_of(show, scoring, 1)),
+        summaries=try_summaries(examples, network, scores.nats["f_si_nats"], run, part_of(show, scoring, 1)),
     )

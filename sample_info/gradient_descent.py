@@ -1,4 +1,4 @@
-"""Gradient descent from one initialisation, many trainings at once that differ in the weights of their examples."""
+"""Gradient descent from one initialisation: many trainings at once, with different weights of the examples."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class GradientDescent:
     two classes.
 
     S members differ only in their example weights c, and are trained together: parameters have a leading axis [S, ...].
-    The state is w - w_0, so that rounding is relative to the movement, as small changes by one example require.
+    The state is w - w_0: rounding is relative to the movement, as small changes by one example require.
 
     A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
     vectorised by `torch.func.vmap`.
@@ -67,14 +67,14 @@ class GradientDescent:
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
-        """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves one out."""
+        """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves an example out."""
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
     def train_on(self, parts: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
         """Train as `train`, each of S members on the examples at its positions, [S, b].
 
-        Unlike examples of weight 0, examples left out are not computed; and batched products of separate inputs are
-        faster on a CPU than products of shared ones.
+        The other examples are not computed, unlike examples of weight 0. On a CPU, batched products of separate inputs
+        are also faster than products of shared ones.
         """
         parts = parts.to(self.x.device)
         return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
@@ -96,7 +96,7 @@ class GradientDescent:
         weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
         for step in range(self.steps):
             outputs = self.outputs(weights, x)
-            slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f: cheaper written down than derived
+            slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f in closed form, cheaper than autograd
             note(slope)
             gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
             with torch.no_grad():

@@ -1,18 +1,51 @@
-"""Influence functions and gradient cosines of a trained network, through its tangent kernel.
+"""Methods that scores are compared with: `sample_info.references`.
 
+They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps.
 Influence functions predict the effect of leaving out an example to first order in its weight: Cook 1977; Koh & Liang
 2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 """
 
+import functools
 import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from harness.run_directory import Run
 from models.tangent.kernel import Kernels
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.leave_out_solvers import inverse
+from sample_info.retraining import trained_without
+from sample_info.settings import ReferenceSettings
+from sample_info.training_problem import EXACT_KERNEL, TrainingProblem
+
+
+def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
+    """Compute the effects of all examples by the requested methods, by name; NaN where a method does not give them.
+
+    Retraining leaves out a seeded sample of the examples.
+    """
+
+    @functools.cache
+    def at_the_end() -> tuple[Kernels, Tensor]:
+        """Return the kernels and f_w(X) - Y, [n, k], at the final weights w of the training on all examples."""
+        trained = replace(problem, weights=problem.training.trained(), kernel=EXACT_KERNEL)
+        return trained.kernels(), trained.outputs(problem.x) - problem.y
+
+    n, effects = len(problem.x), dict[str, Effects]()
+    for method in settings.methods:
+        if method == "retraining":
+            generator = torch.Generator().manual_seed(0)
+            chosen = torch.randperm(n, generator=generator)[: settings.examples].sort().values
+            effects["retraining"] = trained_without(problem, chosen[:, None], "retrained", run).among(n, chosen)
+        elif method == "influence":
+            for damping in settings.influence_damping:  # of the mean loss
+                of_sum = n * damping + problem.descent.weight_decay
+                effects[f"influence {damping:g}"] = influence(*at_the_end(), of_sum)
+        elif method == "cosine":
+            effects["gradient cosine"] = cosine(*at_the_end())
+    return effects
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sample_info.trainings_by_example_weight import GradientDescent
+from sample_info.gradient_descent import GradientDescent
 from tests.models.every_model import EVERY
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
 

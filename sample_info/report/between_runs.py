@@ -1,0 +1,114 @@
+"""Scores of several runs: how they move between erasers, and agree between networks and seeds.
+
+Between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations, combinations_with_replacement
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from erasure.store.checked_files import digest
+from erasure.store.regular_files import DamagedFileError
+from harness.example_bits import Stored, read_stored
+from harness.results.arrange import finished, panels
+from harness.results.columns import Row
+from harness.results.read import Note
+from harness.results.run_labels import Label
+from sample_info.agreement import pearson, spearman
+
+MAX_RUNS = 30  # largest group of runs whose agreement is shown
+
+Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
+
+
+def compare_scores(comparisons: Sequence[pd.DataFrame], note: Note) -> tuple[list[Row], list[Row]]:
+    """Return how stored scores move between erasers and agree between networks; note files that are left out."""
+    runs = [run for one in comparisons for row in finished(one) for run in row["runs"]]
+    scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
+    return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
+
+
+def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | None:
+    """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
+    try:
+        stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
+        if stored is not None and list(stored.seeds) != list(seeds):
+            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
+    except DamagedFileError as error:
+        note(f"{error}: left out of how scores move and agree")
+        return None
+    return stored
+
+
+def between_erasers(comparisons: Sequence[pd.DataFrame], scores: Scores) -> list[Row]:
+    """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
+
+    Returns:
+        Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
+    """
+    moved = []
+    for entries in (entries for one in comparisons for _, entries in panels(one)):
+        scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
+        for (before, a), (after, b) in combinations(scored, 2):
+            if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
+                about = {"dataset": before["dataset"], "model": before["model"]}
+                about |= {"from": before["eraser"], "to": after["eraser"]}
+                moved.append({**about, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
+    return moved
+
+
+def movement(first: Tensor, second: Tensor) -> Row:
+    """Compare two scores [n] of the same examples."""
+    positive = first > 0
+    tenth = max(1, len(first) // 10)
+    tops = [{*scores.argsort(descending=True)[:tenth].tolist()} for scores in (first, second)]
+    return {
+        "first": first,
+        "second": second,
+        "spearman": spearman(first, second),
+        "median_ratio": float((second[positive] / first[positive]).median()) if bool(positive.any()) else math.nan,
+        "top_tenth_overlap": len(tops[0] & tops[1]) / tenth,
+    }
+
+
+def between_networks(
+    comparisons: Sequence[pd.DataFrame], scores: Scores, note: Note, *, max_runs: int = MAX_RUNS
+) -> list[Row]:
+    """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
+
+    Args:
+        comparisons: the runs.
+        scores: by run id.
+        note: called with a line on each group that is left out.
+        max_runs: largest group that is compared; there may be thousands of runs.
+
+    Returns:
+        Rows of a frame for each two runs and for each run with itself, between its seeds: `group`, whose runs share
+        eraser and examples; labels; Pearson's correlation, mean over seeds.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
+    placed = [(row, run) for one in comparisons for row in finished(one) for run in row["runs"]]
+    for row, run in placed:
+        if (stored := scores[run.id]) is not None:
+            examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
+            f_si = dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
+            group = row["dataset"], row["eraser"], *examples
+            groups.setdefault(group, []).append((row["model"], f_si))
+    rows = []
+    for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
+        if len(runs) > max_runs:
+            about = f"{dataset}, {eraser}, {runs[0][0]}, …"
+            note(f"agreement of {len(runs):,} runs ({about}): left out, being more than {max_runs}")
+        for (run, a), (other, b) in combinations_with_replacement(runs, 2) if 1 < len(runs) <= max_runs else ():
+            pairs = combinations(a.values(), 2) if a is b else ((a[seed], b[seed]) for seed in a if seed in b)
+            if known := [value for pair in pairs if (value := pearson(*pair)) is not None]:
+                about = {"group": group, "dataset": dataset, "eraser": eraser, "run": run, "another_run": other}
+                rows.append({**about, "pearson": mean(known)})
+    return rows
