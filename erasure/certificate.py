@@ -150,8 +150,7 @@ def certify(
         ValueError: shapes that do not match, values that are integers or not finite, or training examples that are all
             equal.
     """
-    for other in (z, erased):
-        require_same_rows(original, other)
+    require_same_rows(original, {"z": z, "erased": erased}, x_name="original")
     require_same_columns(original, erased, "erased")
     original, erased = (
         as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))

@@ -265,22 +265,28 @@ def number_of_classes(z: Tensor, name: str = "z") -> int:
     return largest + 1
 
 
-def require_same_rows(x: Any, z: Any) -> None:
+def require_same_rows(x: Any, z: Any, name: str = "z", x_name: str = "x") -> None:
     """Raise ValueError for pandas objects whose rows have the same labels in another order.
 
     Rows are paired by position, as scikit-learn does; pandas pairs them by label.
+
+    Args:
+        x: examples.
+        z: what belongs to them, or a mapping of several such by name.
+        name: what a message calls z; the names of a mapping stand for themselves.
+        x_name: what a message calls x.
     """
     if isinstance(x, Tensor):
         return
     rows: Any = getattr(x, "index", None)
-    for one in z.values() if isinstance(z, Mapping) else [z]:
+    for key, one in z.items() if isinstance(z, Mapping) else [(name, z)]:
         other: Any = getattr(one, "index", None)  # a method of lists
         if not (hasattr(rows, "equals") and hasattr(other, "equals")):
             continue
         if len(rows) == len(other) and not rows.equals(other) and set(rows) == set(other):
             raise ValueError(
-                "x and z have the same row labels in another order: pass z.loc[x.index], or z.to_numpy() to pair "
-                "rows by position"
+                f"{x_name} and {key} have the same row labels in another order: pass {key}.loc[{x_name}.index], or "
+                f"{key}.to_numpy() to pair rows by position"
             )
 
 

@@ -103,8 +103,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
         if not (self.classes is None or isinstance(self.classes, bool)):
             raise ValueError(f"classes={self.classes!r}: choose True, False or None")
-        for one in (y, concept):
-            require_same_rows(X, one)
+        require_same_rows(X, {"y": y, "concept": concept}, x_name="X")
         x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], ensure_min_samples=2)
         name = "y" if concept is None else "concept"
         z, classes = _encoded(erased, name, self.classes)

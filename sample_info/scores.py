@@ -105,7 +105,7 @@ def unique_information(
     Raises:
         ValueError: an invalid value; the message says what is allowed.
     """
-    require_same_rows(x, y)
+    require_same_rows(x, y, "y")
     require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
     images, outputs = as_images(x, len(z)), outputs_for(len(classes))

@@ -97,7 +97,7 @@ def splits_of(
     Raises:
         ValueError: examples or labels that are refused; says what is allowed.
     """
-    require_same_rows(x, y)
+    require_same_rows(x, y, "y")
     z, classes = class_positions(y)
     images = as_images(x, len(z))
     splits = {"train": LabelledImages(images, z)}
@@ -115,11 +115,11 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise ValueError(f"{name}: pass a pair (x, y)")
     x, y = given
-    require_same_rows(x, y)
+    require_same_rows(x, y, f"{name} y", f"{name} x")
     labels = _labels(y, f"{name} y")
     positions = classes.get_indexer(pd.Index(labels))
     if (positions < 0).any():
-        raise ValueError(f"{name}: label {labels[int((positions < 0).argmax())]!r} is none of y's")
+        raise ValueError(f"{name}: label {labels.tolist()[int((positions < 0).argmax())]!r} is none of y's")
     other = as_images(x, len(labels), f"{name} x")
     if other.shape[1:] != images.shape[1:]:
         raise ValueError(f"{name} x has examples {list(other.shape[1:])}, but x has {list(images.shape[1:])}")
