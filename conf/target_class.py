@@ -29,7 +29,6 @@ CONFIGS = {  # command -> class of its configuration
     "mdl": "mdl.settings.MdlConfig",
     "sample_info": "sample_info.settings.SampleInfoConfig",
 }
-READ_RESULT = "harness.result.read_result"
 MODEL_CLASS = "models.any_module.model_class"  # makes a model of a class of modules or a function that makes one
 T = TypeVar("T")
 

@@ -16,13 +16,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.command import Task, run_path
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
 from conf.groups import CONF
-from conf.sweep_files import Sweep, SweepJob
 from conf.terminal import show_log
+from harness.command import Task, run_path
+from harness.sweep_files import Sweep, SweepJob
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended, has_finished, in_turn
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, flag_override
 
-from conf.command import Task
 from conf.compose import product, typed_overrides
 from conf.error_messages import explain
-from conf.sweep_files import Sweep, sweep_name
+from harness.command import Task
+from harness.sweep_files import Sweep, sweep_name
 
 
 class Product(Sweeper):

@@ -13,7 +13,6 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
-from conf.command import Command
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
@@ -21,6 +20,7 @@ from conf.help import help_text
 from conf.schema import plain, validate
 from conf.target_class import TARGETS, Target, config_of
 from erasure.eraser import Eraser
+from harness.command import Command
 from harness.experiment import CONTROL, Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model

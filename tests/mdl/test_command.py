@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
-from conf.command import _end_sweep
-from conf.sweep_files import Sweep
 from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import read_json
+from harness.command import _end_sweep
+from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.wandb_file import only_run

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conf.command import run_path
 from conf.compose import composed, unchecked
 from conf.groups import choices
 from conf.target_class import config_of
 from erasure.store.checked_files import read_json, sealed, write_json
+from harness.command import run_path
 from harness.run_directory import Run
 from harness.run_state import State
 from mdl.__main__ import COMMAND as MDL

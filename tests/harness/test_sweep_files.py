@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from conf.sweep_files import KeptTables, Sweep, SweepJob, sweep_name
 from erasure.store.checked_files import write_json
+from harness.sweep_files import KeptTables, Sweep, SweepJob, sweep_name
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_files import KeptTables, Sweep
-from conf.target_class import READ_RESULT, config_of, imported
+from conf.target_class import config_of
 from conf.terminal import printable, show_log
+from harness.sweep_files import KeptTables, Sweep
 
 log = logging.getLogger(__name__)
 
@@ -250,7 +250,9 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
     if sweep.detached:
         print(f"to look at it: {sweep.status_command}")
         return 0
-    jobs, finished, failed, read_result = sweep.planned(), [], [], imported(READ_RESULT)
+    from harness.result import read_result
+
+    jobs, finished, failed = sweep.planned(), [], []
     for job in jobs:
         path = job.run / "result.json"
         try:
