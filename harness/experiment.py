@@ -6,10 +6,11 @@ import logging
 import re
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import torch
 import yaml
@@ -49,40 +50,14 @@ log = logging.getLogger(__name__)
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
-class Prepared(Protocol):
-    """The data of a command, and whatever else it loads before it computes."""
-
-    @property
-    def dataset(self) -> ErasedDataset: ...
-
-    @property
-    def train_size(self) -> int:
-        """The number of training examples."""
-        ...
-
-    @property
-    def parameters(self) -> int:
-        """The number of fitted parameters."""
-        ...
-
-    @property
-    def step_multiply_adds(self) -> float:
-        """The products of a step of the computation, on which its number of threads depends."""
-        ...
-
-
 Computed = Trained | Information  # the part of a result that the command computes
-Load = Callable[[Any], Any]  # an experiment -> what is `Prepared`
-Compute = Callable[[Any, Run, Logger], Computed]
-
-
-def _nothing() -> tuple[Load, Compute]:
-    raise NotImplementedError("only `experiment` of a command makes one that can be carried out")
+Compute = Callable[[Any, Run, Logger], Computed]  # takes what is `Prepared`
+Load = Callable[["Experiment[Any]"], tuple["Prepared[Any]", Compute]]
 
 
 @dataclass(frozen=True)
 class Experiment(Generic[C_co]):
-    """A validated configuration with its dataset resolved, and the functions that compute its result.
+    """A validated configuration with its dataset resolved, and the function that loads its data.
 
     Model and eraser are looked up when needed.
 
@@ -92,8 +67,9 @@ class Experiment(Generic[C_co]):
         source: the dataset, not loaded yet.
         checksums: checksums of the files that options name, by section and option. A file's content is part of the
             run's identity, its path is not.
-        functions: imports and returns the functions that load the data and compute the command's part of the result; a
-            finished run needs none.
+        load: loads the data, and returns it with the function that computes the command's part of the result from
+            it. It imports what it needs, as a finished run needs nothing. None for an experiment that is only
+            looked up.
         axes: W&B metric patterns and the metric that is their x axis.
     """
 
@@ -101,11 +77,13 @@ class Experiment(Generic[C_co]):
     config: C_co
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    functions: Callable[[], tuple[Load, Compute]] = _nothing
+    load: Load | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, command: str, config: C) -> "Experiment[C]":
+    def from_config(
+        cls, command: str, config: C, load: Load | None = None, axes: Mapping[str, str] | None = None
+    ) -> "Experiment[C]":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
@@ -115,7 +93,7 @@ class Experiment(Generic[C_co]):
             require_config(config.plain, command)
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
-        return Experiment(command, config, Target(config.dataset).build(Source))
+        return Experiment(command, config, Target(config.dataset).build(Source), load=load, axes=axes or {})
 
     @classmethod
     def stored(cls, config: Options) -> "Experiment[Config]":
@@ -215,7 +193,6 @@ class Experiment(Generic[C_co]):
         run.require_plain()
         make_folder("cache_dir", self.config.cache_dir)
         _ = self.device  # a missing device is an error before anything is written
-        functions = self.functions()
         with interruptible(at_once=True), run.claim(wait=wait) as claimed:
             if not claimed:
                 return None
@@ -223,7 +200,7 @@ class Experiment(Generic[C_co]):
                 log.info("%s was finished by another process: nothing to train", run.id)
                 return result
             with self._recorded():
-                return self._computed(*functions, group)
+                return self._computed(group)
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
@@ -238,11 +215,12 @@ class Experiment(Generic[C_co]):
             self.run.fail(error)
             raise
 
-    def _computed(self, load: Load, compute: Compute, group: str | None) -> Result:
+    def _computed(self, group: str | None) -> Result:
         """Load the data, compute, and write result.json."""
         started, run, config = time.time(), self.run, self.config.plain
-        prepared = load(self)
-        dataset: ErasedDataset = prepared.dataset
+        assert self.load is not None, "only `experiment` of a command makes one that can be carried out"
+        prepared, compute = self.load(self)
+        dataset = prepared.dataset
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
         with Logger(self.config.logger, wandb_options, run.directory, self.axes) as logger:
@@ -282,6 +260,37 @@ class Experiment(Generic[C_co]):
             now, then = self.code(), earlier.code
             changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
             log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
+
+
+@dataclass(frozen=True)
+class Prepared(ABC, Generic[C_co]):
+    """An experiment with its erased dataset, and whatever else a command loads before it computes."""
+
+    experiment: Experiment[C_co]
+    dataset: ErasedDataset
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.dataset.class_names)
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return self.experiment.config.seeds
+
+    @property
+    def train_size(self) -> int:
+        """The number of training examples."""
+        return len(self.dataset.splits["train"])
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """The number of fitted parameters."""
+
+    @property
+    @abstractmethod
+    def step_multiply_adds(self) -> float:
+        """The products of a step of the computation, on which its number of threads depends."""
 
 
 def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedDataset:

@@ -13,10 +13,9 @@ from conf.target_class import Target
 from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images
-from erasure.pipeline import ErasedDataset
 from erasure.splits import stratified_split
 from erasure.store.cache import Cache
-from harness.experiment import Experiment, erased, network
+from harness.experiment import Experiment, Prepared, erased, network
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting, resolved
@@ -30,11 +29,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Prepared[SampleInfoConfig]):
     """The erased examples of an experiment, on the device."""
 
-    experiment: Experiment[SampleInfoConfig]
-    dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
     names: list[str]  # of their files or rows, n
     labels: Tensor  # true labels in 0..k-1, [n]
