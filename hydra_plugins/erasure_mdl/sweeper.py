@@ -13,7 +13,7 @@ from omegaconf import DictConfig, flag_override
 
 from conf.compose import product, typed_overrides
 from conf.error_messages import explain
-from harness.command import Task
+from harness.command import Command
 from harness.sweep_files import Sweep, sweep_name
 
 
@@ -28,7 +28,7 @@ class Product(Sweeper):
         self.params = params or {}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        assert isinstance(task_function, Task)
+        assert isinstance(task_function, Command)
         task_function.sweep = _begin(config)
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(

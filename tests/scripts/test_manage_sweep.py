@@ -15,7 +15,6 @@ from conf.compose import composed, unchecked
 from conf.groups import choices
 from conf.target_class import config_of
 from erasure.store.checked_files import read_json, sealed, write_json
-from harness.command import run_path
 from harness.run_directory import Run
 from harness.run_state import State
 from mdl.__main__ import COMMAND as MDL
@@ -270,7 +269,7 @@ def test_options_of_hydra_that_do_not_exist_are_refused(word: str, tmp_path: Pat
 def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], count: int) -> None:
     """Fast code against the slow reference."""
     jobs = jobs_by_id(MDL, overrides)
-    expected = [run_path(MDL, unchecked("mdl", job)).name for job in jobs.values()]
+    expected = [MDL.run_directory(unchecked("mdl", job)).name for job in jobs.values()]
     assert [*jobs] == expected
     assert len(jobs) == count
 
