@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import hydra
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -15,10 +16,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from conf.check import ConfigError
-from conf.groups import CONF, search_path
+from conf.check import ConfigError, keyword_only
+from conf.groups import CONF, chosen, file_of, keys, search_path
 from conf.schema import C, plain, validate
+from conf.target_class import TARGETS, target_of
 
 # Hydra 1.3 takes the behaviour of 1.1 unless it is asked; 1.4 has one behaviour, and warns where it is asked
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
@@ -42,7 +45,29 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
     in_job = GlobalHydra.instance().is_initialized()
     with contextlib.nullcontext() if in_job else initialize_config_dir(str(CONF), **VERSION_BASE):
-        return compose(command, [*search_path(), *overrides])
+        return compose(command, [*search_path(), *with_left_out_options(command, overrides)])
+
+
+def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
+    """Return overrides with ++ before the options that a user's YAML file leaves out: Hydra sets no other new keys."""
+    selected = chosen(command, overrides)
+
+    def is_left_out(override: str) -> bool:
+        group, _, option = override.partition("=")[0].partition(".")
+        return group in TARGETS and any(option in left_out_options(group, choice) for choice in selected[group])
+
+    return [f"++{override}" if is_left_out(override) else override for override in overrides]
+
+
+def left_out_options(group: str, choice: str) -> list[str]:
+    """Return the options of the class that a user's YAML file names, without those that the file lists."""
+    # there may be no such file or class: refused later
+    with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, KeyError, AssertionError):
+        if file_of(group, choice).is_relative_to(CONF):
+            return []  # our files list all options
+        listed = keys(group, choice)
+        return [option for option in keyword_only(target_of(group, listed).schema) if option not in listed]
+    return []
 
 
 def typed_overrides(overrides: Any) -> list[str]:
@@ -88,6 +113,7 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
+    overrides = with_left_out_options(command, overrides)
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))

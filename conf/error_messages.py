@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.compose import override_value, unchecked
+from conf.compose import left_out_options, override_value, unchecked
 from conf.groups import choices, chosen, common_keys, keys, readable, user_folders
 from conf.schema import VARIABLES
 from conf.terminal import printable
@@ -216,7 +216,7 @@ def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(command)])
     for choice in selected[group]:
-        options: object = keys(group, choice)
+        options: object = keys(group, choice) | dict.fromkeys(left_out_options(group, choice))
         for depth, part in enumerate(parts := name.split(".")):
             if not isinstance(options, dict):
                 break

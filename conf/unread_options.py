@@ -7,7 +7,7 @@ from conf import Options
 from conf.check import ConfigError, written
 from conf.groups import CONF, preset
 from conf.schema import Config
-from conf.target_class import TARGETS, Target
+from conf.target_class import TARGETS, target_of
 
 
 def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, Any] | None = None) -> None:
@@ -48,8 +48,8 @@ def _unread_by_parts(config: Config) -> dict[str, str]:
     """Return the options that dataset, eraser and model do not read, given their others."""
     unread = {}
     for group in TARGETS:
-        target = Target(getattr(config, group))
-        readers: Mapping[str, str] = target.resolve().unread_options(target.options)  # pyright: ignore[reportAttributeAccessIssue]
+        target = target_of(group, getattr(config, group))
+        readers: Mapping[str, str] = target.resolve().unread_options(target.options)
         name = f"{group}={target.section['name']}"
         for option, reader in readers.items():  # a library's option, or a part in words
             reads = reader if " " in reader else f"{group}.{reader}"

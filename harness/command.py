@@ -31,7 +31,7 @@ from conf.command_process import (
     print_anywhere,
     require_current_folder,
 )
-from conf.compose import VERSION_BASE, typed_overrides
+from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
 from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
@@ -175,7 +175,7 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
-    sys.argv[1:] = _flags_first(sys.argv[1:])
+    sys.argv[1:] = with_left_out_options(command.name, _flags_first(sys.argv[1:]))
     _require_launchers_by_name(sys.argv[1:])
     try:
         hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(command)()

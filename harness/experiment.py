@@ -20,7 +20,7 @@ from conf import Options
 from conf.command_process import make_folder
 from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
-from conf.target_class import Target, config_of, require_listed
+from conf.target_class import Target, config_of, require_listed, target_of
 from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
@@ -93,7 +93,7 @@ class Experiment(Generic[C_co]):
             require_config(config.plain, command)
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
-        return Experiment(command, config, Target(config.dataset).build(Source), load=load, axes=axes or {})
+        return Experiment(command, config, Target(config.dataset, Source).build(), load=load, axes=axes or {})
 
     @classmethod
     def stored(cls, config: Options) -> "Experiment[Config]":
@@ -118,14 +118,15 @@ class Experiment(Generic[C_co]):
     @property
     def model(self) -> type[Model]:
         """The class that the model's section names."""
-        return Target(self.config.model).resolve(Model)
+        return Target(self.config.model, Model).resolve()
 
     @property
     def model_identity(self) -> Options:
         """The options of the model, and of models nested in it, that affect results."""
         section = self.config.model
-        inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).nested_sections()}
-        return {**self.model.identity(section), **inner}
+        inner = Target(section, Model).nested_sections()
+        parts = {key: target_of(kind, part).resolve().identity(part) for key, kind, part in inner}
+        return {**self.model.identity(section), **parts}
 
     @functools.cached_property
     def _source_identity(self) -> Mapping[str, Any]:
@@ -133,16 +134,16 @@ class Experiment(Generic[C_co]):
 
     def code(self) -> dict[str, int | str]:
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
-        model = self.config.model
-        sections = [self.config.eraser, model, *(part for _, _, part in Target(model).nested_sections())]
+        model = Target(self.config.model, Model)
+        inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
         code_versions: dict[str, int | str] = {
             # of every command's results; the key is an old name, and hashed into run ids
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
         }
-        for section in sections:
-            code_versions |= code_identity(Target(section).resolve())
+        for target in (Target(self.config.eraser, Eraser), model, *inner):
+            code_versions |= code_identity(target.resolve())
         return code_versions
 
     def identity(self) -> str:
@@ -295,11 +296,11 @@ class Prepared(ABC, Generic[C_co]):
 
 def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedDataset:
     """Return the experiment's dataset under its eraser, from the cache or built; see `erased_dataset`."""
-    target = Target(experiment.config.eraser)
+    target = Target(experiment.config.eraser, Eraser)
     dtype, cache = getattr(torch, experiment.config.dtype), Cache(experiment.config.cache_dir)
     return erased_dataset(
         experiment.source,
-        target.resolve(Eraser),
+        target.resolve(),
         target.options,
         dtype=dtype,
         cache=cache,
@@ -323,9 +324,9 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
     Raises:
         ValueError: its initial weights do not come from their generator alone.
     """
-    target = Target(section)
+    target = Target(section, Classifier)
     try:
-        model = target.build(Classifier, tuple(input_shape), num_outputs)
+        model = target.build(tuple(input_shape), num_outputs)
     except Exception as error:
         error.add_note(f"in {target.path}({', '.join(f'{key}={value}' for key, value in target.options.items())})")
         raise

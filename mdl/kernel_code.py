@@ -218,7 +218,7 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     chunk_sizes(sizes["train"], experiment.config.mdl, len(where["train"].labels.unique()))
     dataset = erased(experiment)
     data = to_device(dataset, crop_padding=0, flip=False, device=experiment.device)
-    kernel = Target(experiment.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
+    kernel = Target(experiment.config.model, KernelModel).build(data["train"].image_shape, len(dataset.class_names))
     temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
     require_memory(experiment.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, experiment.device)
     return PreparedKernel(experiment, dataset, data, kernel)

@@ -135,7 +135,7 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
     if len(chosen) < settings.examples:
         log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
-    eraser, d = Target(experiment.config.eraser).resolve(Eraser), whole.train.images[0].numel()
+    eraser, d = Target(experiment.config.eraser, Eraser).resolve(), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
     dataset = erased(experiment, left_out=chosen if fit == "disjoint" else None)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=experiment.device)

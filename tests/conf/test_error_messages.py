@@ -295,7 +295,7 @@ def test_damaged_files_are_named_with_the_command_that_fetches_them(
 )
 def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: list[str]) -> None:
     def source(words: list[str]) -> Source:
-        return Target(composed(TRAIN.name, words, TrainConfig).dataset).build(Source)
+        return Target(composed(TRAIN.name, words, TrainConfig).dataset, Source).build()
 
     line = explain(MissingDataError("it is gone", source(overrides)), TRAIN.name, [])
     message, _, command = line.partition(": fetch it with python -m scripts.prepare_dataset ")

@@ -18,7 +18,7 @@ from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.target_class import TARGETS, Target, config_of
+from conf.target_class import TARGETS, Target, config_of, target_of
 from erasure.eraser import Eraser
 from harness.command import Command
 from harness.experiment import CONTROL, Experiment
@@ -49,15 +49,15 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
     experiment = Experiment.from_config(command.name, config)
     assert experiment.source.name
-    Target(config.model).build(Model, (1, 32, 32), 10)
-    assert Target(config.eraser).resolve(Eraser)
+    Target(config.model, Model).build((1, 32, 32), 10)
+    assert Target(config.eraser, Eraser).resolve()
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_lists_every_option(group: str, choice: str) -> None:
     listed = keys(group, choice)
     if group in TARGETS:
-        assert set(listed) == {"name", "_target_", *keyword_only(Target(listed).schema)}
+        assert set(listed) == {"name", "_target_", *keyword_only(target_of(group, listed).schema)}
     else:
         assert_lists_all(listed, keyword_only(config_of(group if group == "sample_info" else "mdl"))[group])
 
