@@ -7,7 +7,7 @@ or dataset needs no entry here.
 
 import os
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -63,7 +63,7 @@ class Config:
     dataset: Options
     eraser: Options
     model: Options
-    logger: LoggerSettings = field(default=LoggerSettings(), metadata={"identity": False})
+    logger: LoggerSettings = unhashed(LoggerSettings())
     seeds: list[int]
     device: str = unhashed("auto")
     dtype: Literal["float32", "float64", "float16", "bfloat16"]
