@@ -5,17 +5,16 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
 from conf.compose import left_out_options, override_value, unchecked
-from conf.groups import choices, chosen, common_keys, keys, readable, user_folders
+from conf.groups import choices, chosen, common_keys, keys, readable
 from conf.schema import VARIABLES
 from conf.terminal import printable
 
@@ -51,8 +50,6 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing[1], command, overrides)
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
-    if isinstance(error, InterpolationKeyError) and error.full_key and (path := re.search(r"'(\S+)'", text)):
-        return _no_such_reference(path[1], error.full_key, command, overrides)
     if "Config group override must be" in text:
         return _no_choice(command, overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
@@ -67,8 +64,6 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if isinstance(error, OmegaConfBaseException) and error.full_key and error.msg:
         return f"{error.full_key}: {error.msg.splitlines()[0]}"
-    if isinstance(error, UnicodeDecodeError) and (path := _undecodable()) is not None:
-        return f"{path}: is no text in UTF-8 ({text})"
     if isinstance(error, ConfigError):
         return text
     if isinstance(error, (ValueError, OSError)):
@@ -121,16 +116,6 @@ def _fetch_command(source: Any) -> str | None:
     return shlex.join(["python", "-m", "scripts.prepare_dataset", *min(commands, key=len)]) if commands else None
 
 
-def _undecodable() -> Path | None:
-    """Return a YAML file of the user's that is no text."""
-    for path in (path for folder in user_folders() for path in sorted(folder.rglob("*.yaml")) if path.is_file()):
-        try:
-            path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            return path
-    return None
-
-
 def _several_values(key: str, values: str, command: str, *, sweeps: bool) -> str:
     """Explain a comma where one value is taken, and the sweep that takes several if there is one."""
     word, default = f"{key}={values}", OmegaConf.select(unchecked(command, []), key, throw_on_missing=False)
@@ -162,28 +147,12 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
     return f"{override}: write it in two kinds of quotes: {quoted}"
 
 
-def _no_such_reference(path: str, key: str, command: str, overrides: Sequence[str]) -> str:
-    """Explain a reference, ${path} in the value of a key, to what is not there."""
-    node: Any = unchecked(command, [override for override in overrides if not override.startswith("-")])
-    *parents, last = path.split(".")
-    for depth, part in enumerate((*parents, last)):
-        inner = OmegaConf.select(node, part)
-        if inner is None:
-            where = ".".join((*parents, last)[:depth]) or "the configuration"
-            known = ", ".join(sorted(map(str, node))) if OmegaConf.is_dict(node) else "nothing"
-            return f"{key}: {where} has nothing for {part}: choose from {known}, or set {key}=VALUE"
-        node = inner
-    return f"{key}: refers to {path}, which has no value"
-
-
 def _no_choice(command: str, overrides: Sequence[str]) -> str:
-    """Explain a group that is set to null or a number, such as train=5: no name of a choice, or one to be quoted."""
+    """Explain a group that is set to null or a number, which Hydra does not take for the name of a choice."""
     for word in overrides:
         group, _, value = word.partition("=")
         if group in chosen(command, []) and override_value(value) != value:
-            if value not in choices(group):
-                return unknown_key(value, choices(group), f"{group}=")
-            return f"{word}: is no text without quotes: {shlex.quote(f'{group}={override_value(value)}')}"
+            return unknown_key(value, choices(group), f"{group}=")
     return "a group takes the name of one of its choices (see --help)"
 
 
