@@ -23,7 +23,7 @@ from conf.groups import CONF, chosen, file_of, keys, search_path
 from conf.schema import C, plain, validate
 from conf.target_class import TARGETS, target_of
 
-# Hydra 1.3 takes the behaviour of 1.1 unless it is asked; 1.4 has one behaviour, and warns where it is asked
+# Hydra 1.3 behaves like 1.1 by default; 1.4 has one behaviour, and warns about this argument
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
 
 
@@ -78,7 +78,7 @@ def typed_overrides(overrides: Any) -> list[str]:
 
 
 def override_value(value: Any) -> str:
-    """Write a value in the grammar of Hydra's command line: as it is where Hydra reads it so, otherwise in quotes."""
+    """Write a value for Hydra's command line, with quotes only where Hydra needs them."""
     if isinstance(value, str):
         return value if _is_read_as(value) else _quoted(value)
     if isinstance(value, (list, tuple)):
@@ -107,8 +107,8 @@ def _quoted(text: str) -> str:
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
     """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
-    Overrides of Hydra's settings say where and how a sweep runs: they must be valid, and are no part of a job. A
-    configuration is valid until the next is requested.
+    Overrides of Hydra's own settings are checked and left out of the jobs. Each configuration is valid until the next
+    one is requested.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
@@ -157,10 +157,11 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
 
 
 class Composer:
-    """A composer of many jobs' configurations: each choice of groups is composed once, and values are set in it.
+    """A fast composer of many jobs' configurations.
 
-    Hydra would read each configuration from its YAML files, in 60 ms or more: minutes for thousands of jobs. Hydra must
-    be initialised. A returned configuration is valid until the next call.
+    It composes each choice of groups once, and sets values in the result. Hydra reads the YAML files for every job,
+    which takes 60 ms or more: minutes for thousands of jobs. Hydra must be initialised. A returned configuration is
+    valid until the next call.
     """
 
     def __init__(self, command: str, loader: ConfigLoader, search_overrides: Sequence[str] = ()) -> None:

@@ -25,14 +25,14 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
-# around a reason why an override cannot be read: the beginning by Hydra 1.4, the end by both
+# Hydra's text around the reason why an override cannot be read: before it in version 1.4, after it in both
 _AROUND_REASON = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"
 _NO_MEMORY = r"(can't allocate|out of) memory"  # torch's, on a CPU or GPU
-_LONGEST_WORD = 400  # characters; what is longer is shown by its ends
+_LONGEST_WORD = 400  # characters; longer words are truncated in the middle
 
 
 def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
-    """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
+    """Explain an error in one line, in terms of the command line; long words are truncated in the middle."""
     several = re.search(r"Ambiguous value for argument '([^=']+)=([^']*)'", str(error))
     if several:
         line = _several_values(several[1], several[2], command, sweeps=overrides is None)
@@ -82,7 +82,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
 
 
 def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
-    """Write the arguments that the library names as keys of the command line: `size=None` as `dataset.size=null`."""
+    """Write the library's arguments as keys of the command line: `size=None` becomes `dataset.size=null`."""
     selected = chosen(command, overrides) if command else {}
     sections = {
         key: section
@@ -157,7 +157,7 @@ def _no_choice(command: str, overrides: Sequence[str]) -> str:
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:
-    """Return the override that the shell has split at blanks next to a comma; empty where there is none."""
+    """Return the override that the shell has split at blanks beside a comma; empty if there is none."""
     joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
     part = refused.strip(",")
     return next((word for word in joined if word not in words and word.count("=") == 1 and part in word), "")

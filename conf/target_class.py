@@ -18,7 +18,7 @@ from conf.groups import readable
 if TYPE_CHECKING:
     from conf.schema import Config
 
-# all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
+# imported by name when they are needed: they import `conf` themselves, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.dataset.Source",
     "eraser": "erasure.eraser.Eraser",
@@ -29,7 +29,7 @@ CONFIGS = {  # command -> class of its configuration
     "mdl": "mdl.settings.MdlConfig",
     "sample_info": "sample_info.settings.SampleInfoConfig",
 }
-MODEL_CLASS = "models.any_module.model_class"  # makes a model of a class of modules or a function that makes one
+MODEL_CLASS = "models.any_module.model_class"  # makes a model class from a torch.nn.Module or a function
 T = TypeVar("T")
 
 
@@ -76,7 +76,7 @@ class Target(Generic[T]):
             resolved = imported(self.path)
             if is_model:
                 resolved = imported(MODEL_CLASS)(resolved)
-        except Exception as error:  # a module of the user's may raise anything
+        except Exception as error:  # the user's module may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(resolved, type) and issubclass(resolved, self.kind)):
@@ -86,7 +86,7 @@ class Target(Generic[T]):
 
     @property
     def schema(self) -> Callable:
-        """The callable that takes the options: an eraser's fit, unless that hands them on to the class."""
+        """The callable that takes the options: an eraser's fit, or the class if the fit passes them on."""
         resolved = self.resolve()
         for name in ("fit_examples", "from_moments"):
             function = getattr(resolved, name, resolved)
@@ -146,10 +146,10 @@ def _hidden(error: Exception) -> str:
 
 @functools.cache
 def _may_be_imported(module: str) -> bool:
-    """Return whether a configuration, perhaps a stranger's, may have a module imported; runs no module.
+    """Return whether a possibly untrusted configuration may import a module; imports nothing.
 
-    Importing runs code, and installed packages have modules that do harm. A module that is not found may be imported:
-    that fails.
+    Importing runs code, and installed packages contain modules that do harm. A module that cannot be found may be
+    imported, which fails.
     """
     package = module.partition(".")[0]
     if package in {base.partition(".")[0] for base in TARGETS.values()}:
@@ -169,10 +169,10 @@ def _may_be_imported(module: str) -> bool:
 
 
 def require_listed(config: Any) -> None:
-    """Check a configuration that was read from a run directory, before any class that it names is imported.
+    """Check a configuration from a run directory before any class that it names is imported.
 
-    A run directory may be a stranger's, and importing a module runs it. A class is accepted if its module is loaded
-    already, or if a YAML file of this project, or of the user's `--config-dir`, names it.
+    The directory may be untrusted, and importing a module runs it. A class is accepted if its module is loaded
+    already, or if a YAML file of this project or of the user's `--config-dir` names it.
 
     Raises:
         ConfigError: the configuration names another class.

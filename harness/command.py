@@ -28,7 +28,6 @@ from conf.command_process import (
     FAILED,
     exit_code,
     let_threads_sleep,
-    print_anywhere,
     require_current_folder,
 )
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
@@ -37,7 +36,7 @@ from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.target_class import config_of
-from conf.terminal import printable, show_log
+from conf.terminal import print_anywhere, printable, show_log
 from harness.sweep_files import KeptTables, Sweep
 
 log = logging.getLogger(__name__)
