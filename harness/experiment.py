@@ -87,7 +87,7 @@ class Experiment(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that its part refuses, or that no reader of the run would believe.
+            ValueError: a value that its part refuses, or that readers of the run would refuse.
         """
         try:
             require_config(config.plain, command)
@@ -97,10 +97,10 @@ class Experiment(Generic[C_co]):
 
     @classmethod
     def stored(cls, config: Options) -> "Experiment[Config]":
-        """Resolve the configuration that a finished run has stored, perhaps a stranger's.
+        """Resolve the configuration that a finished run has stored; it may be untrusted.
 
         Raises:
-            ValueError: this version refuses it, or it names a class that no YAML file does.
+            ValueError: this version refuses it, or it names a class that no YAML file names.
         """
         require_listed(config)
         command = command_of(config)
@@ -137,7 +137,7 @@ class Experiment(Generic[C_co]):
         model = Target(self.config.model, Model)
         inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
         code_versions: dict[str, int | str] = {
-            # of every command's results; the key is an old name, and hashed into run ids
+            # version of every command's results; the key is an old name, hashed into run ids
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
@@ -256,7 +256,7 @@ class Experiment(Generic[C_co]):
         return result
 
     def _log_code_changes(self) -> None:
-        """Log which code has changed since an otherwise identical finished run."""
+        """Log whose code has changed since an otherwise identical finished run."""
         if (earlier := self.run.before_code_changed()) is not None:
             now, then = self.code(), earlier.code
             changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
@@ -354,7 +354,7 @@ def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> s
 
 @contextlib.contextmanager
 def logged(directory: Path) -> Iterator[None]:
-    """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
+    """Copy log records into log.txt, and the traceback of a failure, whose message then names the file."""
     path, root = directory / "log.txt", logging.getLogger()
     with open_regular(path, "a") as file:
         handler = logging.StreamHandler(file)
@@ -362,7 +362,7 @@ def logged(directory: Path) -> Iterator[None]:
         root.addHandler(handler)
         try:
             yield
-        except Exception as error:  # not one that was asked for, such as Ctrl-C
+        except Exception as error:  # not an interruption such as Ctrl-C
             file.write(printable(traceback.format_exc(), lines=True))
             error.add_note(f"traceback in {path}")
             raise
