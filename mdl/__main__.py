@@ -56,21 +56,18 @@ def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's data, and return it with the function that computes the code."""
     match code_of(experiment):
         case "kernel":
-            from mdl import kernel_code
-
-            return kernel_code.load(experiment), kernel_code.code
+            from mdl.kernel_code import code as compute
+            from mdl.kernel_code import load as load_data
         case "train.protocol=published":
-            from mdl import published_procedure
-
-            return published_procedure.load(experiment), published_procedure.published
+            from mdl.published_procedure import load as load_data
+            from mdl.published_procedure import published as compute
         case "mdl.code=replay":
-            from mdl import block_code_run, replay_code
-
-            return block_code_run.load(experiment), replay_code.replay
+            from mdl.block_code_run import load as load_data
+            from mdl.replay_code import replay as compute
         case _:
-            from mdl import block_code_run
-
-            return block_code_run.load(experiment), block_code_run.code
+            from mdl.block_code_run import code as compute
+            from mdl.block_code_run import load as load_data
+    return load_data(experiment), compute
 
 
 def headline(result: "MdlResult") -> str:

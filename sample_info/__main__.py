@@ -41,10 +41,10 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
 
 def load(experiment: "Experiment[SampleInfoConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's examples, and return them with the function that scores them."""
-    from sample_info import scored_examples
+    from sample_info.scored_examples import load as load_data
     from sample_info.scores_run import score
 
-    return scored_examples.load(experiment), score
+    return load_data(experiment), score
 
 
 def headline(result: "InformationResult") -> str:

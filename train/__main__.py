@@ -32,10 +32,10 @@ def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
 
 def load(experiment: "Experiment[TrainConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's data, and return it with the function that trains."""
-    from train import prepared_training
+    from train.prepared_training import load as load_data
     from train.whole_split_training import train_on_everything
 
-    return prepared_training.load(experiment), train_on_everything
+    return load_data(experiment), train_on_everything
 
 
 def headline(result: "TrainResult") -> str:
