@@ -19,6 +19,7 @@ from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.target_class import TARGETS, Target, config_of, target_of
+from conf.unread_options import require_read
 from erasure.eraser import Eraser
 from harness.command import Command
 from harness.experiment import CONTROL, Experiment
@@ -128,28 +129,19 @@ def test_every_experiment_is_in_the_table_of_commands() -> None:
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
+def test_what_an_experiment_chooses_is_what_runs_and_has_an_effect(experiment: str) -> None:
     """A command's own choice of a model outranks one in an experiment's defaults."""
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    command, *_ = launched(text.splitlines())
     chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
-    config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
-    for group, choice in chosen:
-        fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
-        assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_can_be_had_small(experiment: str) -> None:
-    command, *_ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
-    if command is SAMPLE_INFO:
-        overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
-        config = composed(command, f"+experiment={experiment}", *overrides)
-        assert config.sample_info.examples == 30
-        return
-    config = composed(command, f"+experiment={experiment}", "dataset=digits", "train=quick")
-    assert config.dataset["name"] == "digits"
-    assert config.train.warmup_steps == keys("train", "quick")["warmup_steps"]
+    for command in launched(text.splitlines()):
+        config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
+        for group, choice in chosen:
+            fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
+            assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
+        if command is SAMPLE_INFO:
+            require_read(config, config.unread_options())
+        else:
+            command.experiment(config)
 
 
 def test_a_swept_size_reaches_the_model_and_no_further() -> None:
