@@ -13,7 +13,6 @@ from conf.check import ConfigError
 from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
-_LONGEST_FOLDER = 3500  # bytes; Linux takes 4,096 for the path of a file
 
 
 def require_current_folder() -> None:
@@ -61,13 +60,8 @@ def make_folder(key: str, folder: str) -> None:
     """Make the folder that an option names, unless it is there.
 
     Raises:
-        ConfigError: it cannot be made, or its path is so long that files below it could not be written.
+        ConfigError: it cannot be made.
     """
-    if (length := len(os.fsencode(Path(folder).expanduser().absolute()))) > _LONGEST_FOLDER:
-        raise ConfigError(
-            f"{key}={folder}: its path has {length:,} bytes, and more than {_LONGEST_FOLDER:,} leave no room for the "
-            f"files below it: choose a shorter one, {key}=FOLDER"
-        )
     try:
         Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -165,7 +165,6 @@ CASES = {
     "dictionary as a list": (["seeds={a:1}"], "seeds={a:1}: Cannot merge DictConfig with ListConfig"),
     "section alone": (["--package=train"], "--package=train: goes with --cfg"),
     "help on no choice": (["--help", "model=nope"], "unknown model=nope: choose from cnn, "),
-    "long folder": ([f"cache_dir={'/'.join(['d' * 200] * 19)}"], "cache_dir=ddd"),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
         "hydra.launcher.workers=foo: must be a whole number",
