@@ -25,10 +25,10 @@ CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or d
 T = TypeVar("T")
 
 _LARGEST = 2**53  # up to which float64, and so JSON, holds every integer
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types of errors for unknown keys
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's error types for unknown keys
 _LISTS = ("list_type", "tuple_type")
 _WHOLE, _NUMBER = "a whole number", "a number"
-_ALLOWED = {  # values that are allowed, by pydantic's type of error
+_ALLOWED = {  # allowed values, by pydantic's error type
     "greater_than_equal": "at least {ge:g}",
     "greater_than": "a positive number",
     "less_than": "less than {lt:g}",
@@ -87,7 +87,7 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
 
 
 def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
-    """Refuse what files of results do not hold, and true and false in the place of numbers, which pydantic takes.
+    """Refuse numbers that result files cannot hold, and booleans in place of numbers, which pydantic accepts.
 
     Raises:
         ConfigError: names the option.
@@ -104,7 +104,7 @@ def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the single values of nested dictionaries, settings and lists, and where they stand: "data.at_most[0]"."""
+    """Yield each single value of nested dictionaries, settings and lists, with its place, e.g. "data.at_most[0]"."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):
@@ -138,7 +138,7 @@ def _types(kind: Any) -> Mapping[str, Any]:
 
 
 def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, Any]) -> str:
-    """Return a line on the first error, with all that a value of several types may be."""
+    """Describe the first error in one line; for a value of several types, name all of them."""
     error = errors[0]
     if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
         return str(refused)  # by the settings themselves
@@ -167,7 +167,7 @@ def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, A
 
 
 def _allowed(error: ErrorDetails, place: str) -> str:
-    """Return what would be allowed instead of a refused value."""
+    """Return the allowed values in place of a refused one."""
     settable = error["input"] is not None and "[" not in place
     value = written(error["input"])
     if error["type"] in _LISTS:
@@ -180,7 +180,7 @@ def _allowed(error: ErrorDetails, place: str) -> str:
 
 
 def written(value: object) -> str:
-    """Return a value as the command line has it."""
+    """Return a value as the command line writes it."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 

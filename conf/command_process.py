@@ -1,6 +1,5 @@
-"""The process of a command: its exit code, its output, and the folders that it needs."""
+"""The process of a command: its environment, its folders, and its exit code."""
 
-import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,11 +13,10 @@ from conf.check import ConfigError
 from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
-_LONGEST_FOLDER = 3500  # bytes; Linux takes 4,096 for the path of a file
 
 
 def require_current_folder() -> None:
-    """End the process with one line if the current folder was deleted: torch cannot even be imported there."""
+    """End the process with one line if the current folder was deleted: torch cannot be imported there."""
     try:
         os.getcwd()  # noqa: PTH109
     except FileNotFoundError:
@@ -29,37 +27,30 @@ def require_current_folder() -> None:
 def let_threads_sleep() -> None:
     """Let torch's threads sleep while they wait for each other, unless OMP_WAIT_POLICY is set.
 
-    By default they check again and again for some milliseconds, and so keep a core from the thread that they wait for.
-    To be called before torch is imported.
+    By default they spin for some milliseconds, and may occupy the core that the other thread needs. Call this before
+    torch is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def print_anywhere() -> None:
-    """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-
-
 def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | None = None) -> int:
-    """Run a command, report an error in one line, return the exit code.
+    """Run a command, report an error in one line, and return the exit code.
 
-    A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
+    It is 2 for a configuration or data that cannot be used, 1 for files that cannot be read, written or fetched, and
+    130 for Ctrl-C.
     """
     try:
         code = work()
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # of a pager or `head` that has ended; Python would print an error when it flushes at exit
+    except BrokenPipeError:  # a pager or `head` has ended; Python would print an error when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
         line, code = "interrupted: launch the same command again to continue", INTERRUPTED
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         line, code = explain(error, command, overrides), BAD_CONFIG
-    except OSError as error:
-        line, code = explain(error, command, overrides), FAILED
-    except MemoryError as error:
+    except (OSError, MemoryError) as error:
         line, code = explain(error, command, overrides), FAILED
     print(line, file=sys.stderr, flush=True)
     return code
@@ -69,13 +60,8 @@ def make_folder(key: str, folder: str) -> None:
     """Make the folder that an option names, unless it is there.
 
     Raises:
-        ConfigError: it cannot be made, or its path is so long that files below it could not be written.
+        ConfigError: it cannot be made.
     """
-    if (length := len(os.fsencode(Path(folder).expanduser().absolute()))) > _LONGEST_FOLDER:
-        raise ConfigError(
-            f"{key}={folder}: its path has {length:,} bytes, of at most {_LONGEST_FOLDER:,} that leave room for the "
-            f"files below it: choose a shorter one, {key}=FOLDER"
-        )
     try:
         Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
     except OSError as error:

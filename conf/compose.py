@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import hydra
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -15,12 +16,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from conf.check import ConfigError
-from conf.groups import CONF, search_path
+from conf.check import ConfigError, keyword_only
+from conf.groups import CONF, chosen, file_of, keys, search_path
 from conf.schema import C, plain, validate
+from conf.target_class import TARGETS, target_of
 
-# Hydra 1.3 takes the behaviour of 1.1 unless it is asked; 1.4 has one behaviour, and warns where it is asked
+# Hydra 1.3 behaves like 1.1 by default; 1.4 has one behaviour, and warns about this argument
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
 
 
@@ -42,7 +45,29 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
     in_job = GlobalHydra.instance().is_initialized()
     with contextlib.nullcontext() if in_job else initialize_config_dir(str(CONF), **VERSION_BASE):
-        return compose(command, [*search_path(), *overrides])
+        return compose(command, [*search_path(), *with_left_out_options(command, overrides)])
+
+
+def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
+    """Return overrides with ++ before the options that a user's YAML file leaves out: Hydra sets no other new keys."""
+    selected = chosen(command, overrides)
+
+    def is_left_out(override: str) -> bool:
+        group, _, option = override.partition("=")[0].partition(".")
+        return group in TARGETS and any(option in left_out_options(group, choice) for choice in selected[group])
+
+    return [f"++{override}" if is_left_out(override) else override for override in overrides]
+
+
+def left_out_options(group: str, choice: str) -> list[str]:
+    """Return the options of the class that a user's YAML file names, without those that the file lists."""
+    # there may be no such file or class: refused later
+    with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, KeyError, AssertionError):
+        if file_of(group, choice).is_relative_to(CONF):
+            return []  # our files list all options
+        listed = keys(group, choice)
+        return [option for option in keyword_only(target_of(group, listed).schema) if option not in listed]
+    return []
 
 
 def typed_overrides(overrides: Any) -> list[str]:
@@ -53,7 +78,7 @@ def typed_overrides(overrides: Any) -> list[str]:
 
 
 def override_value(value: Any) -> str:
-    """Write a value in the grammar of Hydra's command line: as it is where Hydra reads it so, otherwise in quotes."""
+    """Write a value for Hydra's command line, with quotes only where Hydra needs them."""
     if isinstance(value, str):
         return value if _is_read_as(value) else _quoted(value)
     if isinstance(value, (list, tuple)):
@@ -82,12 +107,13 @@ def _quoted(text: str) -> str:
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
     """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
-    Overrides of Hydra's settings say where and how a sweep runs: they must be valid, and are no part of a job. A
-    configuration is valid until the next is requested.
+    Overrides of Hydra's own settings are checked and left out of the jobs. Each configuration is valid until the next
+    one is requested.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
+    overrides = with_left_out_options(command, overrides)
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
@@ -131,10 +157,11 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
 
 
 class Composer:
-    """A composer of many jobs' configurations: each choice of groups is composed once, and values are set in it.
+    """A fast composer of many jobs' configurations.
 
-    Hydra would read each configuration from its YAML files, in 60 ms or more: minutes for thousands of jobs. Hydra must
-    be initialised. A returned configuration is valid until the next call.
+    It composes each choice of groups once, and sets values in the result. Hydra reads the YAML files for every job,
+    which takes 60 ms or more: minutes for thousands of jobs. Hydra must be initialised. A returned configuration is
+    valid until the next call.
     """
 
     def __init__(self, command: str, loader: ConfigLoader, search_overrides: Sequence[str] = ()) -> None:

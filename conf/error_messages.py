@@ -5,17 +5,16 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.compose import override_value, unchecked
-from conf.groups import choices, chosen, common_keys, keys, readable, user_folders
+from conf.compose import left_out_options, override_value, unchecked
+from conf.groups import choices, chosen, common_keys, keys, readable
 from conf.schema import VARIABLES
 from conf.terminal import printable
 
@@ -26,14 +25,14 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
-# around a reason why an override cannot be read: the beginning by Hydra 1.4, the end by both
+# Hydra's text around the reason why an override cannot be read: before it in version 1.4, after it in both
 _AROUND_REASON = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"
 _NO_MEMORY = r"(can't allocate|out of) memory"  # torch's, on a CPU or GPU
-_LONGEST_WORD = 400  # characters; what is longer is shown by its ends
+_LONGEST_WORD = 400  # characters; longer words are truncated in the middle
 
 
 def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
-    """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
+    """Explain an error in one line, in terms of the command line; long words are truncated in the middle."""
     several = re.search(r"Ambiguous value for argument '([^=']+)=([^']*)'", str(error))
     if several:
         line = _several_values(several[1], several[2], command, sweeps=overrides is None)
@@ -51,8 +50,6 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing[1], command, overrides)
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
-    if isinstance(error, InterpolationKeyError) and error.full_key and (path := re.search(r"'(\S+)'", text)):
-        return _no_such_reference(path[1], error.full_key, command, overrides)
     if "Config group override must be" in text:
         return _no_choice(command, overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
@@ -67,8 +64,6 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if isinstance(error, OmegaConfBaseException) and error.full_key and error.msg:
         return f"{error.full_key}: {error.msg.splitlines()[0]}"
-    if isinstance(error, UnicodeDecodeError) and (path := _undecodable()) is not None:
-        return f"{path}: is no text in UTF-8 ({text})"
     if isinstance(error, ConfigError):
         return text
     if isinstance(error, (ValueError, OSError)):
@@ -87,7 +82,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
 
 
 def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
-    """Write the arguments that the library names as keys of the command line: `size=None` as `dataset.size=null`."""
+    """Write the library's arguments as keys of the command line: `size=None` becomes `dataset.size=null`."""
     selected = chosen(command, overrides) if command else {}
     sections = {
         key: section
@@ -121,16 +116,6 @@ def _fetch_command(source: Any) -> str | None:
     return shlex.join(["python", "-m", "scripts.prepare_dataset", *min(commands, key=len)]) if commands else None
 
 
-def _undecodable() -> Path | None:
-    """Return a YAML file of the user's that is no text."""
-    for path in (path for folder in user_folders() for path in sorted(folder.rglob("*.yaml")) if path.is_file()):
-        try:
-            path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            return path
-    return None
-
-
 def _several_values(key: str, values: str, command: str, *, sweeps: bool) -> str:
     """Explain a comma where one value is taken, and the sweep that takes several if there is one."""
     word, default = f"{key}={values}", OmegaConf.select(unchecked(command, []), key, throw_on_missing=False)
@@ -162,33 +147,17 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
     return f"{override}: write it in two kinds of quotes: {quoted}"
 
 
-def _no_such_reference(path: str, key: str, command: str, overrides: Sequence[str]) -> str:
-    """Explain a reference, ${path} in the value of a key, to what is not there."""
-    node: Any = unchecked(command, [override for override in overrides if not override.startswith("-")])
-    *parents, last = path.split(".")
-    for depth, part in enumerate((*parents, last)):
-        inner = OmegaConf.select(node, part)
-        if inner is None:
-            where = ".".join((*parents, last)[:depth]) or "the configuration"
-            known = ", ".join(sorted(map(str, node))) if OmegaConf.is_dict(node) else "nothing"
-            return f"{key}: {where} has nothing for {part}: choose from {known}, or set {key}=VALUE"
-        node = inner
-    return f"{key}: refers to {path}, which has no value"
-
-
 def _no_choice(command: str, overrides: Sequence[str]) -> str:
-    """Explain a group that is set to null or a number, such as train=5: no name of a choice, or one to be quoted."""
+    """Explain a group that is set to null or a number, which Hydra does not take for the name of a choice."""
     for word in overrides:
         group, _, value = word.partition("=")
         if group in chosen(command, []) and override_value(value) != value:
-            if value not in choices(group):
-                return unknown_key(value, choices(group), f"{group}=")
-            return f"{word}: is no text without quotes: {shlex.quote(f'{group}={override_value(value)}')}"
+            return unknown_key(value, choices(group), f"{group}=")
     return "a group takes the name of one of its choices (see --help)"
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:
-    """Return the override that the shell has split at blanks next to a comma; empty where there is none."""
+    """Return the override that the shell has split at blanks beside a comma; empty if there is none."""
     joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
     part = refused.strip(",")
     return next((word for word in joined if word not in words and word.count("=") == 1 and part in word), "")
@@ -216,7 +185,7 @@ def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(command)])
     for choice in selected[group]:
-        options: object = keys(group, choice)
+        options: object = keys(group, choice) | dict.fromkeys(left_out_options(group, choice))
         for depth, part in enumerate(parts := name.split(".")):
             if not isinstance(options, dict):
                 break

@@ -44,7 +44,7 @@ def choices(group: str) -> list[str]:
 
 
 def file_of(group: str, choice: str) -> Path:
-    """Return a choice's file; this project's where the user has one of the same name."""
+    """Return a choice's file; this project's goes before the user's of the same name."""
     files = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
     return next(files, CONF / group / f"{choice}.yaml")
 
@@ -71,11 +71,11 @@ def keys(group: str, choice: str) -> Options:
     return merged | {str(key): value for key, value in content.items()}
 
 
-preset = functools.cache(keys)  # for those who ask often, and change nothing of it
+preset = functools.cache(keys)  # for callers that ask often and do not change the result
 
 
 def readable(group: str) -> dict[str, Options]:
-    """Return the choices of a group with their keys, without files of the user's in which there is something else."""
+    """Return the choices of a group with their keys, without the user's files that cannot be read as choices."""
     found = {}
     for choice in choices(group):
         with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, AssertionError):

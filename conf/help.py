@@ -123,7 +123,7 @@ def _key_lines(*paths: Path) -> list[str]:
             if not colon or not key.isidentifier():
                 continue
             full_key = ".".join([*groups, key])
-            groups.append(key)  # should it be one
+            groups.append(key)  # in case it is a group
             if _HIDDEN & {*groups} or not value.strip():
                 continue
             value, _, comment = value.partition(" # ")

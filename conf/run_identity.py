@@ -1,6 +1,6 @@
-"""The options of a configuration that count towards a run's identity: its id, and the cache keys of what it needs."""
+"""The options of a configuration that a run's id and its cache keys contain: all that affect results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -20,22 +20,22 @@ _RETIRED: Mapping[str, Any] = {
 
 
 def unhashed(default: T) -> T:
-    """Declare a settings field that is no part of a run's identity: it says how or where, and moves no number."""
-    return field(default=default, metadata={"identity": False})
+    """Declare a settings field that ids never contain: it says how or where, and does not affect results."""
+    return field(default=default, metadata={"hashed": False})
 
 
 def later(default: T) -> T:
-    """Declare a settings field that came later: at its default it is no part of an identity, so runs keep theirs."""
-    return field(default=default, metadata={"later": True})
+    """Declare a settings field that was added later: ids contain other values than its default, so old ids stay."""
+    return field(default=default, metadata={"not_hashed_at": default})
 
 
-def only_with(**others: Any) -> dict[str, Any]:
-    """Return metadata of a field that counts towards an identity only where other fields have these values."""
-    return {"identity_with": others}
+def only_with(default: Callable[[], T], **others: Any) -> T:
+    """Declare a settings field, a group of options, that ids contain only where other fields have these values."""
+    return field(default_factory=default, metadata={"hashed_with": others})
 
 
 def identifying(config: Options) -> Options:
-    """Return the part of a run's configuration, as files hold it, that counts towards its identity: see `hashed`."""
+    """Return the part of a run's configuration, as files hold it, that its id contains: see `hashed`."""
     kind = config_of(command_of(config))
     known = keyword_only(kind)
     return hashed({key: value for key, value in config.items() if key in known}, kind)
@@ -64,16 +64,18 @@ def command_of(config: Options) -> str:
 
 
 def hashed(options: Options, settings: Any) -> Options:
-    """Return the options that count towards an identity: those not declared `unhashed` in `settings`, groups included.
+    """Return the options that an id contains, groups included: see `unhashed`, `later` and `only_with`.
 
-    A field added `later` is left out at its default, one that counts `only_with` others where those differ.
+    Args:
+        options: of a configuration, or of a group of options in it.
+        settings: their dataclass.
     """
     left_out = {
         f.name
         for f in fields(settings)
-        if not f.metadata.get("identity", True)
-        or (f.metadata.get("later", False) and options.get(f.name) == f.default)
-        or any(options.get(key) != value for key, value in f.metadata.get("identity_with", {}).items())
+        if not f.metadata.get("hashed", True)
+        or ("not_hashed_at" in f.metadata and options.get(f.name) == f.metadata["not_hashed_at"])
+        or any(options.get(key) != value for key, value in f.metadata.get("hashed_with", {}).items())
     }
     groups = {key: kind for key, kind in keyword_only(settings).items() if is_dataclass(kind)}
     return {

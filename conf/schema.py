@@ -1,4 +1,4 @@
-"""The configuration of a run: frozen settings, made of composed YAML files and checked on the way.
+"""The configuration of a run: checked, frozen settings, made from composed YAML files.
 
 A command's configuration is a dataclass of `Config`'s fields and its own sections; their types are the schema. The
 sections of dataset, eraser and model each name a class, whose keyword-only arguments are theirs: a new eraser, model
@@ -7,7 +7,7 @@ or dataset needs no entry here.
 
 import os
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -63,7 +63,7 @@ class Config:
     dataset: Options
     eraser: Options
     model: Options
-    logger: LoggerSettings = field(default=LoggerSettings(), metadata={"identity": False})
+    logger: LoggerSettings = unhashed(LoggerSettings())
     seeds: list[int]
     device: str = unhashed("auto")
     dtype: Literal["float32", "float64", "float16", "bfloat16"]
@@ -119,7 +119,7 @@ def plain(config: DictConfig) -> Options:
 
 
 def _expanded(value: Any) -> Any:
-    """Return a value with the home folder in the place of ~ at the beginning of paths, as shells have it."""
+    """Return a value with ~ at the beginning of paths expanded, as shells do."""
     if isinstance(value, dict):
         return {key: _expanded(one) for key, one in value.items()}
     if isinstance(value, list):

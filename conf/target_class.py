@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
@@ -18,7 +18,7 @@ from conf.groups import readable
 if TYPE_CHECKING:
     from conf.schema import Config
 
-# all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
+# imported by name when they are needed: they import `conf` themselves, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.dataset.Source",
     "eraser": "erasure.eraser.Eraser",
@@ -29,8 +29,7 @@ CONFIGS = {  # command -> class of its configuration
     "mdl": "mdl.settings.MdlConfig",
     "sample_info": "sample_info.settings.SampleInfoConfig",
 }
-READ_RESULT = "harness.result.read_result"
-MODEL_CLASS = "models.any_module.model_class"  # makes a model of a class of modules or a function that makes one
+MODEL_CLASS = "models.any_module.model_class"  # makes a model class from a torch.nn.Module or a function
 T = TypeVar("T")
 
 
@@ -48,37 +47,46 @@ def config_of(command: str) -> "type[Config]":
     return imported(CONFIGS[command])
 
 
-class Target:
-    """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`."""
+class Target(Generic[T]):
+    """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`.
 
-    def __init__(self, section: Options) -> None:
+    Args:
+        section: the section.
+        kind: base class of the named class: one of `TARGETS`, or a subclass of one.
+    """
+
+    def __init__(self, section: Options, kind: type[T]) -> None:
         self.path = str(section["_target_"])
         self.section = section
+        self.kind = kind
 
-    def resolve(self, kind: type[T] = object) -> type[T]:
-        """Import the class, unless its module is an installed package's.
+    def resolve(self) -> type[T]:
+        """Import the class, unless its module is an installed package's; a model may also be named as any network.
 
         Raises:
-            ConfigError: there is no such class, or it is no `kind`.
+            ConfigError: there is no such class, or it is of another kind.
         """
         module = self.path.rpartition(".")[0]
-        base = f"{kind.__module__}.{kind.__name__}"
+        base = f"{self.kind.__module__}.{self.kind.__name__}"
+        is_model = issubclass(self.kind, imported(TARGETS["model"]))
         refused = f"_target_={self.path}: must be a subclass of {base}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
-            resolved = imported(MODEL_CLASS)(imported(self.path))
-        except Exception as error:  # a module of the user's may raise anything
+            resolved = imported(self.path)
+            if is_model:
+                resolved = imported(MODEL_CLASS)(resolved)
+        except Exception as error:  # the user's module may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
-        if not (isinstance(resolved, type) and issubclass(resolved, kind)):
-            networks = ", a torch.nn.Module or a function that makes one" if base == TARGETS["model"] else ""
+        if not (isinstance(resolved, type) and issubclass(resolved, self.kind)):
+            networks = ", a torch.nn.Module or a function that makes one" if is_model else ""
             raise ConfigError(refused + networks)
         return resolved
 
     @property
     def schema(self) -> Callable:
-        """The callable that takes the options: an eraser's fit, unless that hands them on to the class."""
+        """The callable that takes the options: an eraser's fit, or the class if the fit passes them on."""
         resolved = self.resolve()
         for name in ("fit_examples", "from_moments"):
             function = getattr(resolved, name, resolved)
@@ -111,17 +119,22 @@ class Target:
             else:
                 yield key, kind, self.section[key]
 
-    def build(self, kind: type[T], *args: Any) -> T:
-        """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first.
+    def build(self, *args: Any) -> T:
+        """Construct the class from positional arguments and the section's options, nested sections first.
 
         Nested classes get the same positional arguments.
         """
         options = self.options
-        for key, (_, several) in self.nested.items():
+        for key, (kind, several) in self.nested.items():
             parts = options[key] if several else {"": options[key]}
-            built = {name: Target(section).build(object, *args) for name, section in parts.items()}
+            built = {name: target_of(kind, section).build(*args) for name, section in parts.items()}
             options[key] = built if several else built[""]
-        return self.resolve(kind)(*args, **options)
+        return self.resolve()(*args, **options)
+
+
+def target_of(kind: str, section: Options) -> Target[Any]:
+    """Return the target of a section, by its kind: "dataset", "eraser" or "model"."""
+    return Target(section, imported(TARGETS[kind]))
 
 
 def _hidden(error: Exception) -> str:
@@ -133,10 +146,10 @@ def _hidden(error: Exception) -> str:
 
 @functools.cache
 def _may_be_imported(module: str) -> bool:
-    """Return whether a configuration, perhaps a stranger's, may have a module imported; runs no module.
+    """Return whether a possibly untrusted configuration may import a module; imports nothing.
 
-    Importing runs code, and installed packages have modules that do harm. A module that is not found may be imported:
-    that fails.
+    Importing runs code, and installed packages contain modules that do harm. A module that cannot be found may be
+    imported, which fails.
     """
     package = module.partition(".")[0]
     if package in {base.partition(".")[0] for base in TARGETS.values()}:
@@ -156,10 +169,10 @@ def _may_be_imported(module: str) -> bool:
 
 
 def require_listed(config: Any) -> None:
-    """Check a configuration that was read from a run directory, before any class that it names is imported.
+    """Check a configuration from a run directory before any class that it names is imported.
 
-    A run directory may be a stranger's, and importing a module runs it. A class is accepted if its module is loaded
-    already, or if a YAML file of this project, or of the user's `--config-dir`, names it.
+    The directory may be untrusted, and importing a module runs it. A class is accepted if its module is loaded
+    already, or if a YAML file of this project or of the user's `--config-dir` names it.
 
     Raises:
         ConfigError: the configuration names another class.
@@ -206,8 +219,8 @@ def check_target(key: str, section: Options, kind: str) -> Options:
             raise ConfigError(f"{key}.{required} is missing: every {kind} names itself and its class")
         if not isinstance(value := section[required], str) or (required == "name" and not value.strip()):
             raise ConfigError(f"{key}.{required}={written(value)}: must be a text, and not empty")
-    target = Target(section)
-    resolved = target.resolve(imported(TARGETS[kind]))
+    target = target_of(kind, section)
+    resolved = target.resolve()
     if inspect.isabstract(resolved):
         raise ConfigError(f"{target.path}: has no {min(resolved.__abstractmethods__)}: every {kind} defines it")
     for parameter in inspect.signature(target.schema).parameters.values():
@@ -221,8 +234,9 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     for name in resolved.optional if kind == "model" else ():
         options[name] = NotRequired[options[name]]
     checked = check(f"{key}.", section, section_of({"name": str, "_target_": str, **options}))
-    for within, kind_within, part in Target(checked).nested_sections():
+    target = target_of(kind, checked)
+    for within, kind_within, part in target.nested_sections():
         check_target(f"{key}.{within}", part, kind_within)
     if kind == "eraser":
-        target.resolve().require_options(**Target(checked).options)  # pyright: ignore[reportAttributeAccessIssue]
+        resolved.require_options(**target.options)
     return checked

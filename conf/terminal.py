@@ -1,28 +1,35 @@
-"""Text that may quote other people's words, made safe for the terminal and for log files."""
+"""Text made safe for the terminal and for log files: it may quote untrusted files."""
 
+import io
 import logging
 import sys
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return text without what would steer the terminal, or cannot be encoded.
+    """Return text with a blank for each control character and each character that cannot be encoded.
 
     Args:
-        text: possibly somebody else's.
-        lines: whether it keeps its line breaks.
+        text: possibly untrusted.
+        lines: whether line breaks stay.
     """
     return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
 
 
 class PrintableFormatter(logging.Formatter):
-    """A formatter of log records, whose values may be anybody's."""
+    """A formatter of log records, whose values may be untrusted."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), lines=True)
 
 
 def show_log(level: int, *, force: bool = False) -> None:
-    """Show log records from a level on, on stderr; with `force` in place of what was set up before."""
+    """Show log records of a level and above on stderr; with `force` instead of earlier handlers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=force)
+
+
+def print_anywhere() -> None:
+    """Print a question mark for each character that the terminal's encoding lacks, such as ±."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

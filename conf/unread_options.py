@@ -1,4 +1,4 @@
-"""Options that the chosen parts of a run do not read: refused, as a run's id would hold them without effect."""
+"""Refuse options that nothing in a run reads: its id would contain them without effect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,19 @@ from conf import Options
 from conf.check import ConfigError, written
 from conf.groups import CONF, preset
 from conf.schema import Config
-from conf.target_class import TARGETS, Target
+from conf.target_class import TARGETS, target_of
 
 
 def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, Any] | None = None) -> None:
-    """Refuse options that nothing reads, unless one of this project's choices of their group has all of them so.
+    """Refuse options that nothing reads, unless they are those of one of this project's choices of their group.
 
-    Such a choice passes as a whole: `train=quick model=kernel` computes what `model=kernel` does.
+    Such a choice is accepted as a whole: `train=quick model=kernel` computes what `model=kernel` does.
 
     Args:
         config: of the run.
-        unread: what ignores an option and what reads it, by option or group of options ("train.lr", "mdl.replay").
-            Options that datasets, erasers and models say they do not read are added.
-        auto: what "auto" stands for, by option.
+        unread: clauses by `no_effect`, by option or group of options ("train.lr", "mdl.replay"). Options that
+            datasets, erasers and models do not read by their own account are added.
+        auto: values that "auto" stands for, by option.
 
     Raises:
         ConfigError: names the option.
@@ -48,8 +48,8 @@ def _unread_by_parts(config: Config) -> dict[str, str]:
     """Return the options that dataset, eraser and model do not read, given their others."""
     unread = {}
     for group in TARGETS:
-        target = Target(getattr(config, group))
-        readers: Mapping[str, str] = target.resolve().unread_options(target.options)  # pyright: ignore[reportAttributeAccessIssue]
+        target = target_of(group, getattr(config, group))
+        readers: Mapping[str, str] = target.resolve().unread_options(target.options)
         name = f"{group}={target.section['name']}"
         for option, reader in readers.items():  # a library's option, or a part in words
             reads = reader if " " in reader else f"{group}.{reader}"
@@ -58,7 +58,7 @@ def _unread_by_parts(config: Config) -> dict[str, str]:
 
 
 def _own_choices(group: str, section: Options) -> list[Options]:
-    """Return this project's choices of a group, those of a part's class only."""
+    """Return this project's choices of a group; for a dataset, eraser or model, those of the same class."""
     own = [preset(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
     return [choice for choice in own if choice.get("_target_") == section.get("_target_")]
 

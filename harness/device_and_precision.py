@@ -23,7 +23,7 @@ def pick_device(name: str) -> torch.device:
 def pick_precision(name: str, device: str) -> str:
     """Return the precision that the configuration names; "auto" is bfloat16 on a GPU, float32 elsewhere.
 
-    A device that the configuration names need not be on this machine: a run's identity is computed on others as well.
+    The device need not exist on this machine: run ids are computed on other machines as well.
     """
     if name != "auto":
         return name

@@ -31,7 +31,7 @@ class CodedBits:
         index: positions of the examples in the dataset's training images, [N].
         labels: [N].
         bits: [S, N].
-        trained_on: how many examples the network that coded it had seen, [S, N]; 0: the uniform code.
+        trained_on: number of training examples of the network that coded each label, [S, N]; 0: the uniform code.
     """
 
     seeds: Sequence[int]
@@ -44,16 +44,16 @@ class CodedBits:
     def in_order(
         cls, seeds: Sequence[int], index: Tensor, labels: Tensor, orders: Tensor, bits: Tensor, trained_on: Tensor
     ) -> "CodedBits":
-        """Create it from numbers [S, N] in each seed's order of coding, `orders` [S, N]."""
+        """Return codelengths in the dataset's order, from numbers [S, N] in each seed's order of coding, `orders`."""
         placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
         return cls(seeds, index, labels, *placed)
 
     @property
     def information(self) -> Tensor:
-        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, less its label's bits.
+        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, minus its label's bits.
 
-        Ethayarajh et al. 2022, equation 4, with V the networks of each training size; the mean over seeds, NaN for
-        examples that no network coded.
+        Ethayarajh et al. 2022, equation 4, where V are the networks of each training size. It is the mean over seeds,
+        and NaN for examples that no network coded.
         """
         shares = self.labels.bincount() / len(self.labels)
         by_network = torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
@@ -79,20 +79,20 @@ def save_coded_bits(run: Run, coded: CodedBits) -> None:
 
 
 def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:
-    """Read codelengths of labels in runs that differ by their seeds alone; None where their versions stored none.
+    """Read codelengths of labels from runs that differ only in their seeds; None if no run has stored any.
 
     Args:
         directories: the runs' directories.
-        note: called with a line on each damaged file, which is left out.
+        note: called with one line about each damaged file, which is left out.
     """
     by_seed: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
     for path, stored in _stored_files(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
         index, labels, bits, trained_on = (stored.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
         if bool(((labels < 0) | (labels >= len(labels))).any()):
-            note(f"{path} has labels that are no classes'")
+            note(f"{path} has labels that are not classes")
         elif examples and not all(map(torch.equal, (index, labels), examples)):
-            note(f"{path} is of other examples than the other runs'")
+            note(f"{path} is about other examples than the other runs")
         else:
             examples = [index, labels]
             for seed, *tensors in zip(stored.seeds, bits, trained_on, strict=True):
@@ -105,7 +105,7 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
 def _stored_files(
     directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
 ) -> Iterator[tuple[Path, "Stored"]]:
-    """Yield the files of a name that runs have stored, and what they hold."""
+    """Yield the files of this name that runs have stored, with their content."""
     for path in (directory / name for directory in directories):
         try:
             if (stored := read_stored(path, whole, by_seed)) is not None:
@@ -116,14 +116,14 @@ def _stored_files(
 
 @dataclass(frozen=True)
 class Stored:
-    """Tensors of single examples that a run has stored, and their seeds."""
+    """Stored tensors about single examples, and their seeds."""
 
     tensors: Mapping[str, Tensor]
     seeds: Sequence[int]
 
 
 def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Stored | None:
-    """Read numbers of n examples from a file in a run's directory; None where there is none.
+    """Read numbers of n examples from a file in a run's directory; None if there is no such file.
 
     Args:
         path: the file.
@@ -131,7 +131,7 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
         by_seed: names of tensors with a row for each seed, [S, n].
 
     Raises:
-        DamagedFileError: it is not what a run writes; names the file.
+        DamagedFileError: the file is not what a run writes.
     """
     try:
         tensors, about = load_tensors(regular(path, _LARGEST_BYTES))
@@ -141,7 +141,7 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
         raise DamagedFileError(f"{path} cannot be read ({error.strerror})") from error
     seeds = about.get("seeds")
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise DamagedFileError(f"{path} does not say of which seeds it is")
+        raise DamagedFileError(f"{path} does not name its seeds")
     first = tensors.get((*whole, *by_seed)[0], torch.zeros(()))
     count = first.shape[-1] if first.ndim else 0
     for name in (*whole, *by_seed):
@@ -159,7 +159,7 @@ def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
 
 
 def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
-    """Read losses [n] by seed; nothing of runs of earlier versions, which stored none.
+    """Read losses [n] by seed; runs of earlier versions have stored none.
 
     Args:
         directories: the runs' directories.
@@ -174,7 +174,7 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
 def error_over_examples(
     erased: Mapping[int, Array], control: Mapping[int, Array], seeds: Sequence[int]
 ) -> float | None:
-    """Return the `bootstrap_error` of losses by seed; None where one is not known, or of another number of examples."""
+    """Return the `bootstrap_error` of losses by seed; None if a seed has none, or numbers of examples differ."""
     lengths = {len(known.get(seed, ())) for known in (erased, control) for seed in seeds}
     if 0 in lengths or len(lengths) != 1:
         return None

@@ -6,10 +6,11 @@ import logging
 import re
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import torch
 import yaml
@@ -19,7 +20,7 @@ from conf import Options
 from conf.command_process import make_folder
 from conf.run_identity import command_of, identifying
 from conf.schema import C, C_co, Config, validate
-from conf.target_class import Target, config_of, require_listed
+from conf.target_class import Target, config_of, require_listed, target_of
 from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
@@ -49,40 +50,14 @@ log = logging.getLogger(__name__)
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
-class Prepared(Protocol):
-    """The data of a command, and whatever else it loads before it computes."""
-
-    @property
-    def dataset(self) -> ErasedDataset: ...
-
-    @property
-    def train_size(self) -> int:
-        """The number of training examples."""
-        ...
-
-    @property
-    def parameters(self) -> int:
-        """The number of fitted parameters."""
-        ...
-
-    @property
-    def step_multiply_adds(self) -> float:
-        """The products of a step of the computation, on which its number of threads depends."""
-        ...
-
-
 Computed = Trained | Information  # the part of a result that the command computes
-Load = Callable[[Any], Any]  # an experiment -> what is `Prepared`
-Compute = Callable[[Any, Run, Logger], Computed]
-
-
-def _nothing() -> tuple[Load, Compute]:
-    raise NotImplementedError("only `experiment` of a command makes one that can be carried out")
+Compute = Callable[[Any, Run, Logger], Computed]  # takes what is `Prepared`
+Load = Callable[["Experiment[Any]"], tuple["Prepared[Any]", Compute]]
 
 
 @dataclass(frozen=True)
 class Experiment(Generic[C_co]):
-    """A validated configuration with its dataset resolved, and the functions that compute its result.
+    """A validated configuration with its dataset resolved, and the function that loads its data.
 
     Model and eraser are looked up when needed.
 
@@ -92,8 +67,9 @@ class Experiment(Generic[C_co]):
         source: the dataset, not loaded yet.
         checksums: checksums of the files that options name, by section and option. A file's content is part of the
             run's identity, its path is not.
-        functions: imports and returns the functions that load the data and compute the command's part of the result; a
-            finished run needs none.
+        load: loads the data, and returns it with the function that computes the command's part of the result from
+            it. It imports what it needs, as a finished run needs nothing. None for an experiment that is only
+            looked up.
         axes: W&B metric patterns and the metric that is their x axis.
     """
 
@@ -101,28 +77,30 @@ class Experiment(Generic[C_co]):
     config: C_co
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    functions: Callable[[], tuple[Load, Compute]] = _nothing
+    load: Load | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, command: str, config: C) -> "Experiment[C]":
+    def from_config(
+        cls, command: str, config: C, load: Load | None = None, axes: Mapping[str, str] | None = None
+    ) -> "Experiment[C]":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that its part refuses, or that no reader of the run would believe.
+            ValueError: a value that its part refuses, or that readers of the run would refuse.
         """
         try:
             require_config(config.plain, command)
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
-        return Experiment(command, config, Target(config.dataset).build(Source))
+        return Experiment(command, config, Target(config.dataset, Source).build(), load=load, axes=axes or {})
 
     @classmethod
     def stored(cls, config: Options) -> "Experiment[Config]":
-        """Resolve the configuration that a finished run has stored, perhaps a stranger's.
+        """Resolve the configuration that a finished run has stored; it may be untrusted.
 
         Raises:
-            ValueError: this version refuses it, or it names a class that no YAML file does.
+            ValueError: this version refuses it, or it names a class that no YAML file names.
         """
         require_listed(config)
         command = command_of(config)
@@ -140,14 +118,15 @@ class Experiment(Generic[C_co]):
     @property
     def model(self) -> type[Model]:
         """The class that the model's section names."""
-        return Target(self.config.model).resolve(Model)
+        return Target(self.config.model, Model).resolve()
 
     @property
     def model_identity(self) -> Options:
         """The options of the model, and of models nested in it, that affect results."""
         section = self.config.model
-        inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).nested_sections()}
-        return {**self.model.identity(section), **inner}
+        inner = Target(section, Model).nested_sections()
+        parts = {key: target_of(kind, part).resolve().identity(part) for key, kind, part in inner}
+        return {**self.model.identity(section), **parts}
 
     @functools.cached_property
     def _source_identity(self) -> Mapping[str, Any]:
@@ -155,16 +134,16 @@ class Experiment(Generic[C_co]):
 
     def code(self) -> dict[str, int | str]:
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
-        model = self.config.model
-        sections = [self.config.eraser, model, *(part for _, _, part in Target(model).nested_sections())]
+        model = Target(self.config.model, Model)
+        inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
         code_versions: dict[str, int | str] = {
-            # of every command's results; the key is an old name, and hashed into run ids
+            # version of every command's results; the key is an old name, hashed into run ids
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
         }
-        for section in sections:
-            code_versions |= code_identity(Target(section).resolve())
+        for target in (Target(self.config.eraser, Eraser), model, *inner):
+            code_versions |= code_identity(target.resolve())
         return code_versions
 
     def identity(self) -> str:
@@ -215,7 +194,6 @@ class Experiment(Generic[C_co]):
         run.require_plain()
         make_folder("cache_dir", self.config.cache_dir)
         _ = self.device  # a missing device is an error before anything is written
-        functions = self.functions()
         with interruptible(at_once=True), run.claim(wait=wait) as claimed:
             if not claimed:
                 return None
@@ -223,7 +201,7 @@ class Experiment(Generic[C_co]):
                 log.info("%s was finished by another process: nothing to train", run.id)
                 return result
             with self._recorded():
-                return self._computed(*functions, group)
+                return self._computed(group)
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
@@ -238,11 +216,12 @@ class Experiment(Generic[C_co]):
             self.run.fail(error)
             raise
 
-    def _computed(self, load: Load, compute: Compute, group: str | None) -> Result:
+    def _computed(self, group: str | None) -> Result:
         """Load the data, compute, and write result.json."""
         started, run, config = time.time(), self.run, self.config.plain
-        prepared = load(self)
-        dataset: ErasedDataset = prepared.dataset
+        assert self.load is not None, "only `experiment` of a command makes one that can be carried out"
+        prepared, compute = self.load(self)
+        dataset = prepared.dataset
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
         with Logger(self.config.logger, wandb_options, run.directory, self.axes) as logger:
@@ -277,20 +256,51 @@ class Experiment(Generic[C_co]):
         return result
 
     def _log_code_changes(self) -> None:
-        """Log which code has changed since an otherwise identical finished run."""
+        """Log whose code has changed since an otherwise identical finished run."""
         if (earlier := self.run.before_code_changed()) is not None:
             now, then = self.code(), earlier.code
             changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
             log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
 
 
+@dataclass(frozen=True)
+class Prepared(ABC, Generic[C_co]):
+    """An experiment with its erased dataset, and whatever else a command loads before it computes."""
+
+    experiment: Experiment[C_co]
+    dataset: ErasedDataset
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.dataset.class_names)
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return self.experiment.config.seeds
+
+    @property
+    def train_size(self) -> int:
+        """The number of training examples."""
+        return len(self.dataset.splits["train"])
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """The number of fitted parameters."""
+
+    @property
+    @abstractmethod
+    def step_multiply_adds(self) -> float:
+        """The products of a step of the computation, on which its number of threads depends."""
+
+
 def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedDataset:
     """Return the experiment's dataset under its eraser, from the cache or built; see `erased_dataset`."""
-    target = Target(experiment.config.eraser)
+    target = Target(experiment.config.eraser, Eraser)
     dtype, cache = getattr(torch, experiment.config.dtype), Cache(experiment.config.cache_dir)
     return erased_dataset(
         experiment.source,
-        target.resolve(Eraser),
+        target.resolve(),
         target.options,
         dtype=dtype,
         cache=cache,
@@ -314,9 +324,9 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
     Raises:
         ValueError: its initial weights do not come from their generator alone.
     """
-    target = Target(section)
+    target = Target(section, Classifier)
     try:
-        model = target.build(Classifier, tuple(input_shape), num_outputs)
+        model = target.build(tuple(input_shape), num_outputs)
     except Exception as error:
         error.add_note(f"in {target.path}({', '.join(f'{key}={value}' for key, value in target.options.items())})")
         raise
@@ -344,7 +354,7 @@ def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> s
 
 @contextlib.contextmanager
 def logged(directory: Path) -> Iterator[None]:
-    """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
+    """Copy log records into log.txt, and the traceback of a failure, whose message then names the file."""
     path, root = directory / "log.txt", logging.getLogger()
     with open_regular(path, "a") as file:
         handler = logging.StreamHandler(file)
@@ -352,7 +362,7 @@ def logged(directory: Path) -> Iterator[None]:
         root.addHandler(handler)
         try:
             yield
-        except Exception as error:  # not one that was asked for, such as Ctrl-C
+        except Exception as error:  # not an interruption such as Ctrl-C
             file.write(printable(traceback.format_exc(), lines=True))
             error.add_note(f"traceback in {path}")
             raise

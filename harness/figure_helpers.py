@@ -1,4 +1,4 @@
-"""Figures: files that follow dark mode, axes, names of lines, notes."""
+"""Helpers for figures: files that follow dark mode, axes, names of lines, notes."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ from torch import Tensor
 from conf.terminal import printable
 from erasure.store.atomic_files import replacing
 
-_DARK = {  # colours of figures in light mode that are others in dark mode, where they would not be seen
+_DARK = {  # colours in light mode, and their replacements in dark mode
     "#000000": "#e6e6e6",
     "#333333": "#d0d0d0",
     "#4d4d4d": "#b8b8b8",
@@ -47,8 +47,8 @@ STYLE: Any = {  # matplotlib rc parameters
 }
 
 WIDTH = 6.2  # inches of a figure; its text stays legible where a telephone shrinks it
-MAX_NAMED_LINES = 8  # of a panel; more are named in a legend
-_PAD_INCHES = 0.1  # around all that is drawn
+MAX_NAMED_LINES = 8  # per panel; more are named in a legend
+_PAD_INCHES = 0.1  # margin around the drawing
 _LONGEST_LABEL = 200  # characters
 _NAME_INCHES, _NAME_LINE_INCHES = 1.7, 0.17  # width of the name of a line, height of each line of its text
 _LINE_NAME = "_line_name"  # label of the texts that name lines, which `save` moves apart
@@ -73,11 +73,11 @@ def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> It
 
 
 def save(figure: Figure, path: Path, dpi: float = 200) -> None:
-    """Write a figure, without its empty margins, to `path` and, to print, to a PDF next to it.
+    """Write a figure, without its empty margins, to `path` and to a PDF of the same name for print.
 
     An SVG has no background and follows the reader's light or dark mode.
     """
-    logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every glyph that it keeps
     figure.set_dpi(dpi)
     figure.draw_without_rendering()  # arranges it, once for both files
     figure.set_layout_engine(None)
@@ -95,9 +95,9 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
 
 
 def _dark_mode() -> bytes:
-    """Return CSS that gives a figure's greys their dark colours; matplotlib writes each colour into a style attribute.
+    """Return CSS that replaces a figure's colours in dark mode.
 
-    Black is what the attribute leaves out.
+    Matplotlib writes each colour into a style attribute, except black, the default.
     """
     rules = [f":root {{ color-scheme: light dark; fill: {_DARK['#000000']} }}"]
     for light, dark in _DARK.items():
@@ -106,7 +106,7 @@ def _dark_mode() -> bytes:
 
 
 def draw_image(ax: Axes, image: Tensor) -> None:
-    """Draw an image [C, H, W] in 0..1, of three channels in colours, else in grey levels, without axes."""
+    """Draw an image [C, H, W] in 0..1 without axes: in colour if it has three channels, else in grey."""
     image = image.detach().cpu().float().clamp(0, 1)
     drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)
     ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -114,7 +114,7 @@ def draw_image(ax: Axes, image: Tensor) -> None:
 
 
 def hide_axes(ax: Axes) -> None:
-    """Hide ticks and frame, as for an image, and save the time that it takes to measure them."""
+    """Hide ticks and frame, as for an image; hidden ticks also cost no time to lay out."""
     for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
         part.set_visible(False)
 
@@ -127,7 +127,7 @@ def name_row(ax: Axes, name: str, **options: Any) -> None:
 
 
 def chance_line(ax: Axes, bits: float, label: str) -> None:
-    """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
+    """Draw a dashed line at the loss of chance; call it after everything else is drawn."""
     ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     ax.annotate(
@@ -137,9 +137,9 @@ def chance_line(ax: Axes, bits: float, label: str) -> None:
 
 
 def wrapped(text: str, inches: float = 100.0) -> str:
-    """Return anybody's words as lines that fit at the fonts' usual size, without their middle where they are long.
+    """Return possibly untrusted text as lines that fit at the usual font size, truncated in the middle if long.
 
-    They are no mathematics, and have no control characters, which no SVG may hold.
+    Dollar signs are escaped, as they start mathematics, and control characters, which SVG forbids, become blanks.
     """
     half = _LONGEST_LABEL // 2
     short = text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
@@ -148,14 +148,14 @@ def wrapped(text: str, inches: float = 100.0) -> str:
 
 
 def line_style(x: Sequence[float]) -> str:
-    """Return the style of a curve over `x`: two points are no curve, and have no line between them."""
+    """Return the line style of a curve over `x`: one or two points have no line between them."""
     return "-" if len(x) > 2 else "none"
 
 
 def band(ax: Axes, x: Sequence[float], values: Any, **line: Any) -> None:
-    """Draw the mean of several lines, `values` [S, m] over `x` [m], and a band of a standard deviation around it.
+    """Draw the mean of several lines, `values` [S, m] over `x` [m], with a band of one standard deviation.
 
-    One or two points have error bars in place of line and band.
+    One or two points have error bars instead of line and band.
     """
     lines = np.array(values)
     middle = lines.mean(0)
@@ -208,9 +208,9 @@ def _ends_of_lines(ax: Axes) -> list[tuple[str, str, tuple[float, float]]]:
 
 
 def _move_names_apart(ax: Axes) -> None:
-    """Move the names of lines as little as it takes that none touches another, within the height of the panel.
+    """Move the names of lines apart, as little as possible, within the height of the panel.
 
-    With the heights of the names subtracted this is the isotonic regression of the lines' ends, in its max-min form.
+    After subtracting the heights of the names, this is the isotonic regression of the lines' ends in its max-min form.
     """
     names = [text for text in ax.texts if isinstance(text, Annotation) and text.get_label() == _LINE_NAME]
     if not names:
@@ -232,7 +232,7 @@ def _move_names_apart(ax: Axes) -> None:
 def _thin_ticks(ax: Axes) -> None:
     """Remove ticks of the horizontal axis until no label touches the next.
 
-    On a linear axis every second tick stays, or every third, ..., and zero among them; on others as many as fit.
+    A linear axis keeps every second tick, or every third, ..., zero among them; other axes keep as many as fit.
     """
     if not (ax.get_visible() and ax.xaxis.get_visible()):
         return

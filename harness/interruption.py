@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 log = logging.getLogger(__name__)
 
-# Ctrl-C; a cluster's kill; a cluster's notice, one or the other
+# Ctrl-C, a cluster's kill, and two signals by which clusters announce one
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -23,22 +23,22 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def deliver(self) -> None:
-        """Do what the pending signal would have done: another's handler is called, otherwise the run ends.
+        """Do what the pending signal would have done: call the previous handler, or else end the run.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C.
-            SystemExit: the others, with the shell's exit code, 128 + number; unless another handler returns.
+            KeyboardInterrupt: on Ctrl-C.
+            SystemExit: on another signal without a handler, with the shell's exit code, 128 + its number.
         """
         number, self.pending = self.pending, None
         assert number is not None
         before = self._before.get(number, signal.SIG_DFL)
-        if callable(before):  # Python's own for Ctrl-C; submitit's, which queues the job again
+        if callable(before):  # Python's for Ctrl-C; submitit's, which requeues the job
             before(number, None)
         else:
             _end(number)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self.pending == number == signal.SIGINT:  # a second Ctrl-C does not want to wait
+        if self.pending == number == signal.SIGINT:  # a second Ctrl-C ends the run at once
             raise KeyboardInterrupt
         self.pending = number
         if self._at_once:
@@ -49,13 +49,13 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
-    """Let signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
+    """Hold signals back within a block: they only set `pending`, and are delivered at the block's end.
 
-    A signal that is still pending at the end of the block is delivered then.
+    Ignored signals stay ignored, and outside the main thread nothing changes.
 
     Args:
-        at_once: deliver signals when they come, as exceptions: nothing has to be saved, but blocks around this
-            one are left in order. A block within it that waits takes precedence.
+        at_once: deliver signals when they come, as exceptions, so that surrounding blocks are left in order. An inner
+            block that holds signals back takes precedence.
     """
     interruption = Interruption(at_once=at_once)
     if threading.current_thread() is not threading.main_thread():

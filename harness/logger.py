@@ -27,14 +27,13 @@ _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 class Logger:
     """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
 
-    A run that is continued, in another process or on another day, continues its W&B run. Whatever goes wrong with
-    W&B costs one line of warning and its share of the dashboard; the run goes on.
+    A resumed run continues its W&B run. If W&B fails, the run logs one warning and continues without it.
 
     Args:
         settings: how to log.
-        options: of `wandb.init`: id, group, job_type, tags and config.
-        directory: the run's; W&B writes below it.
-        axes: patterns of metrics, and the metric that is their x axis.
+        options: arguments of `wandb.init`: id, group, job_type, tags and config.
+        directory: the run's directory; W&B writes below it.
+        axes: patterns of metrics, and the metric on their x axis.
     """
 
     def __init__(self, settings: LoggerSettings, options: Options, directory: Path, axes: Mapping[str, str]) -> None:
@@ -61,13 +60,13 @@ class Logger:
         )
         options |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
         options["dir"] = self._directory  # its service may have started in another folder
-        options["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
+        options["reinit"] = "finish_previous"  # the default returns the previous run of a sweep
         modes: Sequence[Literal["online", "offline"]] = ("online", "offline")
         for mode in modes if settings.mode == "online" else modes[1:]:
             try:
                 self._wandb_run = wandb.init(mode=mode, **options)
                 return
-            except Exception as error:  # its own, the network's and the file system's alike
+            except Exception as error:  # W&B's, the network's and the file system's alike
                 instead = "is logged offline" if mode == "online" else "is not logged"
                 log.warning("W&B cannot be started (%s): this run %s", _reason(error), instead)
                 wandb.teardown()  # the service still holds the run's id
@@ -80,7 +79,7 @@ class Logger:
         self._do(lambda run, _: run.summary.update(dict(values)))
 
     def image(self, name: str, pixels: Callable[[], Tensor], caption: str) -> None:
-        """Log an image, uint8 [H, W, C], made only if it is wanted; of vectors (C other than 1 or 3) none."""
+        """Log an image, uint8 [H, W, C], computed only if it is logged; vectors (C other than 1 or 3) are not."""
 
         def send(run: Any, wandb: Any) -> None:
             if (made := pixels()).shape[-1] in (1, 3):
@@ -98,7 +97,7 @@ class Logger:
         self._do(lambda run, wandb: run.log({name: wandb.Image(str(path))}))
 
     def result(self, result: Result) -> None:
-        """Keep result.json's content as an artifact, `result-RUN_ID`."""
+        """Store result.json's content as an artifact, `result-RUN_ID`."""
 
         def send(run: Any, wandb: Any) -> None:
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
@@ -109,7 +108,7 @@ class Logger:
         self._do(send)
 
     def _do(self, work: Callable[[Any, Any], object]) -> None:
-        """Do something with the W&B run, if there still is one, and the library."""
+        """Call a function with the W&B run, if there still is one, and the library."""
         if self._wandb_run is None:
             return
         import wandb
@@ -117,8 +116,8 @@ class Logger:
         try:
             with _files_in(Path(self._wandb_run.dir).parent):
                 work(self._wandb_run, wandb)
-        except Exception as error:  # its service may be killed before us
-            log.warning("W&B failed (%s): this run goes on without it", _reason(error))
+        except Exception as error:  # its service may have been killed
+            log.warning("W&B failed (%s): this run continues without it", _reason(error))
             self._wandb_run = None
             with contextlib.suppress(Exception):
                 wandb.teardown()
@@ -129,15 +128,15 @@ class Logger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will go on
+        if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will continue
             self._do(lambda run, _: run.mark_preempting())
         self._do(lambda run, _: run.finish(exit_code=0 if kind is None else 1))
 
 
 def ignore_local_settings() -> None:
-    """Have W&B read no `wandb/settings` in the current folder.
+    """Keep W&B from reading `wandb/settings` in the current folder.
 
-    The file may be a stranger's, and name the server that W&B sends the user's key to.
+    The file may be untrusted, and names the server that W&B sends the user's key to.
     """
     import wandb
 
@@ -146,9 +145,9 @@ def ignore_local_settings() -> None:
 
 @contextlib.contextmanager
 def _files_in(folder: Path) -> Iterator[None]:
-    """Let W&B keep an artifact's files until they are uploaded here, not in a home that other machines lack.
+    """Let W&B keep an artifact's files in its run's folder until they are uploaded, not in the home folder.
 
-    In the folder of its own run, they go when that goes (`wandb sync --clean`).
+    Other machines may not have that home folder, and `wandb sync --clean` deletes the files with the run's folder.
     """
     before = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = str(folder)
@@ -165,8 +164,8 @@ def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
     """Log the losses of a training, averaged over the seeds that were still training.
 
     Args:
-        logger: whose metrics "loss/*" they become, over "loss/epoch".
-        rows: of curves.csv, of one training size.
+        logger: gets metrics "loss/*" over "loss/epoch".
+        rows: rows of curves.csv of one training size.
     """
     by_epoch: dict[int, list[CurveRow]] = {}
     for row in rows:

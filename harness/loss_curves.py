@@ -1,4 +1,4 @@
-"""Loss curves: recorded, written, read back; how trainings ended, where a loss falls sharply or below another run's."""
+"""Loss curves: recording, files, the ends of trainings, sharp falls, and crossings of two runs."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from harness.result_fields import SharpDrops
 if TYPE_CHECKING:
     from torch import Tensor
 
-DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
+DROP_WINDOW_EPOCHS = 5  # a fall of the loss within this many epochs is called sharp
 
 _LARGEST_BITS = 1e100
 _PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
@@ -43,9 +43,9 @@ class MemberCurve:
     Epoch 0 is the network as initialised; it has a validation loss and no training loss.
 
     Attributes:
-        label_entropy_bits: of the member's training labels, the best that a constant predictor can do.
+        label_entropy_bits: entropy of the member's training labels, the lowest loss of a constant predictor.
         epoch: epochs finished at each evaluation, ascending; `epochs` is the last of them.
-        ended: why the training ended; None while it goes on.
+        ended: why the training ended; None while it continues.
     """
 
     seed: int
@@ -81,8 +81,8 @@ class MemberCurve:
     def plateau_epochs(self) -> int | None:
         """The epochs before the training loss fell clearly below the label entropy; None if it never did.
 
-        Not the validation loss: by chance alone it falls by more than drift on a plateau, and it need not fall where
-        a network learns its training examples by heart.
+        The validation loss is no substitute: on a plateau it falls by chance, and it need not fall when a network
+        memorises its training examples.
         """
         enough = _PLATEAU_SHARE * self.label_entropy_bits
         evaluations = zip(self.epoch, self.train_loss_bits[1:], strict=False)
@@ -96,7 +96,7 @@ class MemberCurve:
 
 @dataclass(frozen=True)
 class LossCurve:
-    """One seed's losses in bits per label, each [E]; the training loss of epoch 0 is NaN: there is none."""
+    """One seed's losses in bits per label, each [E]; epoch 0 has no training loss, which is NaN."""
 
     epochs: Array
     train_bits: Array
@@ -109,7 +109,7 @@ def sharp_drop(
     """Return the largest fall of `bits` [E] between evaluations at most `window` epochs apart, and when it began.
 
     Evaluations further apart than the window are compared with the next one. Of equal falls the
-    shortest counts, then the earliest. A loss that never falls has none: 0 and None.
+    shortest counts, then the earliest. The result is 0 and None for a loss that never falls.
     """
     x, y = np.asarray(epochs, dtype=np.float64), np.asarray(bits, dtype=np.float64)
     best: tuple[float, int | None] = (0.0, None)
@@ -125,7 +125,7 @@ def sharp_drop(
 
 
 def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] | Array]]) -> SharpDrops:
-    """`sharp_drop` of every seed's (epochs, validation loss)."""
+    """Return `sharp_drop` of every seed's epochs and validation losses."""
     drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
     falls, began = [bits for bits, _ in drops], [epoch for _, epoch in drops]
     return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, bits=falls, epoch=began)
@@ -154,9 +154,9 @@ def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
 def crossing_epoch(erased: Sequence[LossCurve], control: Sequence[LossCurve]) -> int | None:
     """Return the epoch from which the erased runs' mean validation loss stays below the controls'.
 
-    The loss at an epoch is the best so far: what early stopping would hand back then, and what a seed that has
-    stopped keeps. Seeds and runs of different lengths can thus be compared to the end of the longest, and
-    a control that merely overfits is not crossed.
+    The loss at an epoch is the best so far, which early stopping would return and which a stopped seed keeps. Seeds
+    and runs of different lengths can thus be compared to the end of the longest, and a control that merely overfits
+    is not crossed.
     """
     grid = np.unique(np.concatenate([curve.epochs for curve in (*erased, *control)]))
     return crossing(grid.tolist(), _mean_best(erased, grid), _mean_best(control, grid))
@@ -172,7 +172,7 @@ def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
 
 
 def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:
-    """curves.csv: a row per training size, seed and evaluation, the largest size last, to seven digits."""
+    """Write curves.csv: a row per training size, seed and evaluation, the largest size last, to seven digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CurveRow._fields)

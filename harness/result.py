@@ -1,6 +1,6 @@
 """Results of finished runs: result.json, with the fields of `harness.result_fields`, is checked and read here alone.
 
-Keys are stable. One that came later has the default None: older runs lack it, and it is not written where it is None.
+Keys are stable. A key that was added later has the default None: older runs lack it, and None is not written.
 """
 
 import functools
@@ -26,8 +26,8 @@ T = TypeVar("T")
 class Result(Part):
     """A result of any command.
 
-    Every list outside `config`, `seeds`, `summaries` and `certificate` is taken to hold one entry per seed, also in
-    nested parts; the exception is `curve`, whose points hold such lists (`per_seed`).
+    Every list outside `config`, `seeds`, `summaries` and `certificate` holds one entry per seed, also in nested parts.
+    The exception is `curve`, whose points hold such lists (`per_seed`).
 
     Attributes:
         dim: values of an example.
@@ -52,7 +52,7 @@ class Result(Part):
 
     def __post_init__(self) -> None:
         if self.version > VERSION:
-            raise ValueError(f"is of version {self.version}, a later one than this code knows ({VERSION})")
+            raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
         for part in ("dataset", "eraser", "model"):
             if not isinstance(self.config.get(part), Mapping) or "name" not in self.config[part]:
                 raise ValueError(f"lacks config.{part}.name")
@@ -146,7 +146,7 @@ class InformationResult(Result, Information):
             self.summaries.require_consistent(len(self.seeds))
 
 
-_COMMAND = "verb"  # key of the command in result.json: an old name, kept so that older results can be read
+_COMMAND = "verb"  # key of the command in result.json; the old name, so that older results can be read
 COMMANDS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
 
 

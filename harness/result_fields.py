@@ -8,10 +8,10 @@ from pydantic import Field, Strict
 
 from conf import Options
 
-_ROUNDING = 1e-6  # of float32
-LARGEST_WHOLE = 2**53  # which floats hold exactly, as any reader of JSON does
+_ROUNDING = 1e-6  # rounding errors of float32
+LARGEST_WHOLE = 2**53  # up to which floats, and so JSON, hold every whole number
 
-# numbers that results may hold: neither true nor "1.5", and none that is impossible
+# numbers that results may hold: neither true nor "1.5", and no impossible ones
 Number = Annotated[float, Strict()]
 Bits = Annotated[float, Strict(), Field(ge=-_ROUNDING)]
 Share = Annotated[float, Strict(), Field(ge=-_ROUNDING, le=1 + _ROUNDING)]
@@ -31,13 +31,13 @@ class Endings(Part):
     """Ends of trainings, an entry per seed (`harness.loss_curves.endings`).
 
     Attributes:
-        epochs: trained.
-        best_epoch: of the lowest validation loss, whose weights are kept.
-        untrained: whether the weights that were kept are the initial ones.
-        plateau_epochs: before the training loss fell below 0.99 of the label entropy, None where it never did.
-        left_plateau: whether it did. A training that did not was stopped before it had learnt anything: its loss says
-            nothing about what it can learn. One that did and is untrained learnt its training examples, and nothing
-            that holds for others.
+        epochs: epochs trained.
+        best_epoch: epoch of the lowest validation loss, whose weights are kept.
+        untrained: whether the kept weights are the initial ones.
+        plateau_epochs: epochs before the training loss fell below 0.99 of the label entropy; None if it never did.
+        left_plateau: whether it did. A training that did not was stopped before it had learnt anything: its loss does
+            not show what the network can learn. An untrained network that did left the plateau by memorising its
+            training examples.
     """
 
     epochs: list[Whole]
@@ -53,11 +53,11 @@ class Point(Endings):
     """A training size n of a prequential run: losses in bits per label, an entry per seed.
 
     Attributes:
-        ce_next_bits: on the examples up to the next size; None for the last size, which has nothing left to predict.
-            Under `train.protocol=published` the loss on the test part, which stands for them.
-        ce_test_averaged_bits: of `train.protocol=published`, which scores the training sequence in training mode: the
-            test loss of the averaged weights in evaluation mode.
-        ce_next_calibrated_bits: the same by logits divided by `temperature` (`train.ensemble`).
+        ce_next_bits: loss on the examples up to the next size; None for the last size, which has nothing left to
+            predict. Under `train.protocol=published` it is the loss on the test part.
+        ce_test_averaged_bits: test loss of the averaged weights in evaluation mode, for `train.protocol=published`,
+            which scores the weights of the training sequence in training mode.
+        ce_next_calibrated_bits: `ce_next_bits` with logits divided by `temperature` (`train.ensemble`).
     """
 
     n: Whole
@@ -77,7 +77,7 @@ class Codelength(Part):
 
     Attributes:
         published: in the unit of the paper's Table 16 (`published_units`), whatever `train.protocol` is.
-        calibrated_bits_per_sample: by logits divided by a temperature.
+        calibrated_bits_per_sample: codelength with logits divided by a temperature.
     """
 
     bits_per_sample: list[Bits]
@@ -90,8 +90,8 @@ class Codelength(Part):
 class Final(Part):
     """Losses of networks trained on everything, an entry per seed, in bits per label.
 
-    Test loss and accuracy, and losses on the training images without augmentation, at the lowest validation loss;
-    `end_train_loss_bits` when training ended.
+    They are losses at the lowest validation loss, on training images without augmentation; `end_train_loss_bits` is
+    the training loss when training ended.
     """
 
     loss_bits: list[Bits]
@@ -103,7 +103,7 @@ class Final(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class SharpDrops(Part):
-    """The largest fall of each seed's validation loss within a window of epochs, and when it began (None: never)."""
+    """The largest fall of each seed's validation loss within a window of epochs, and its first epoch or None."""
 
     window_epochs: Whole
     bits: list[Bits]
@@ -112,7 +112,7 @@ class SharpDrops(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
-    """When a run's last process started, seconds that all its processes took, and how seeds were trained together."""
+    """Start of a run's last process, seconds of all its processes, and how seeds were trained together."""
 
     seconds: Seconds | None = None
     started: Seconds = 0.0
@@ -124,11 +124,11 @@ class CounterpartResult(Part):
     """Predictions of a sample along a training: for each seed, a value per step (`train.matched_sample_losses`).
 
     Attributes:
-        z_scores: of the class information that the sample holds in each order, by "order 1", ...
+        z_scores: z-score of the sample's class information in each order, by "order 1", ...
         step: optimiser steps taken.
         loss_bits: mean cross-entropy per label.
-        accuracy: share of labels that are the likeliest.
-        agreement: how alike the mean predictions for a class are on the sample and on the test images, 0 to 1.
+        accuracy: share of correct predictions.
+        agreement: similarity of the mean predictions for a class on the sample and on the test images, 0 to 1.
     """
 
     z_scores: dict[str, Number]
@@ -153,7 +153,7 @@ class Trained(Part):
 
     @property
     def coding(self) -> Sequence[Endings]:
-        """Trainings that a codelength rests on."""
+        """Trainings whose losses enter a codelength."""
         return ()
 
 
@@ -187,20 +187,20 @@ class TrainedOnce(Trained, Endings):
 
 
 def stuck(trainings: Sequence[tuple[Endings, int]]) -> str:
-    """Return "3 of 5" where that many trainings never left the plateau; empty where all did or do not say.
+    """Return "3 of 5" if that many trainings never left the plateau; empty if all did, or if it is unknown.
 
     Args:
-        trainings: each of a size, and the position of a seed in it.
+        trainings: the trainings of a size, and the position of a seed in them.
     """
     left = [training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
     return f"{left.count(False)} of {len(left)}" if False in left else ""
 
 
 def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
-    """Return "3 of 5" where that many trainings left the plateau, and yet kept their initial weights; else empty.
+    """Return "3 of 5" if that many trainings left the plateau and yet kept their initial weights; else empty.
 
     Args:
-        trainings: each of a size, and the position of a seed in it.
+        trainings: the trainings of a size, and the position of a seed in them.
     """
     kept = [
         training.untrained[s] and (training.left_plateau is None or training.left_plateau[s])
@@ -213,9 +213,9 @@ def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
 def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:
     """Return the unit of the paper's code and of its Table 16: Σ_i n_{i+1} CE_i / N over the sizes before the last.
 
-    Not a codelength: sizes are cumulative and losses are those of one test set. With ten classes and ten sizes from
-    1,024 to N = 47,952 chance is 11.441, and 11.409 with an untrained network's loss in bfloat16, which is the paper's
-    11.41 ± 0.00. It is here so that tables can be compared with the paper's.
+    It serves comparison with the paper's tables, and is not a codelength: sizes are cumulative, and all losses are of
+    one test set. With ten classes and ten sizes from 1,024 to N = 47,952, chance is 11.441. An untrained network's
+    loss in bfloat16 gives 11.409, which is the paper's 11.41 ± 0.00.
 
     Args:
         sizes: cumulative training sizes n_1..n_m = N.

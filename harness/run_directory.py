@@ -38,12 +38,12 @@ CONFIG = "config.yaml"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_STEP = "part-"  # beginning of the names of a step's files
-_LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
+_STEP = "part-"  # prefix of a step's files
+_LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # files that a finished run does not need
 
-_LONGEST_S = 1e12  # of a run: 30,000 years
+_LONGEST_S = 1e12  # seconds of a run: 30,000 years
 
-RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
+RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new ids
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Tensors:
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Several processes may be asked for the same run: write only within a `claim`, which one of them has. A long
-    computation is a `step`: if an interrupted process has finished it, its value is read back.
+    Several processes may be asked for the same run: write only within a `claim`, which one process holds at a time. A
+    long computation is a `step`: the value of a finished step is read back after an interruption.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
@@ -69,7 +69,7 @@ class Run:
 
     @contextlib.contextmanager
     def claim(self, *, wait: bool = True) -> Iterator[bool]:
-        """Claim this run: no other process computes or writes it meanwhile.
+        """Claim this run, so that no other process computes or writes it.
 
         Args:
             wait: whether to wait while a live process holds the claim; if false, yield False then.
@@ -100,10 +100,10 @@ class Run:
                 return True
 
     def require_plain(self) -> None:
-        """Refuse a directory that this process should not write to, before it does; it may be somebody else's.
+        """Refuse a directory that this process should not write to; it may be another user's.
 
         Raises:
-            ValueError: the directory is, or holds, a link or something else that is no file and no folder.
+            ValueError: the directory is, or holds, a link or anything else but files and folders.
         """
         require_plain_folder(self.directory)
 
@@ -132,7 +132,7 @@ class Run:
         return result if result is not None and result.run_id == self.id else None
 
     def before_code_changed(self) -> Result | None:
-        """Return the latest result of a finished run that differs from this one by its code alone."""
+        """Return the latest result of a finished run that differs from this one only in its code."""
         pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
         with contextlib.suppress(OSError, ValueError):  # an unreadable other run must not stop this one
             latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
@@ -163,7 +163,7 @@ class Run:
 
     def tidy(self) -> None:
         """Delete the files left by a process that was killed after it had written the result."""
-        with contextlib.suppress(OSError):  # the run may be somebody else's
+        with contextlib.suppress(OSError):  # the run may be another user's
             if any(leftover(path.name) for path in self.directory.iterdir()):
                 with self.claim(wait=False) as claimed:
                     if claimed:
@@ -175,7 +175,7 @@ class Run:
                 remove(path)
 
     def fail(self, error: BaseException) -> None:
-        """Note why the run ended early: failed, or interrupted and ready to be continued.
+        """Record why the run ended early: it failed, or was interrupted and can be continued.
 
         A run whose configuration or data were refused (ValueError) before anything was computed is discarded.
         """
@@ -212,7 +212,7 @@ class Run:
                 remove(path)
 
     def _save_state(self, name: str, **more: str) -> None:
-        """Write the state, and the seconds that no finished step has recorded."""
+        """Write the state, and the seconds since the last recorded step."""
         now = time.monotonic()
         seconds = round(seconds_noted(self.directory / STATE) + now - self._since, 3)
         write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
@@ -222,7 +222,7 @@ class Run:
         """Compute a step of the run, or read its value back if an interrupted process has finished it.
 
         Args:
-            name: name of the step and of its file, which is deleted when the run has finished.
+            name: name of the step and of its file, which is deleted once the run has finished.
             compute: function that returns values that JSON can hold, or `Tensors`.
             worth_s: seconds; a value computed in less time is not saved.
         """
@@ -234,7 +234,7 @@ class Run:
         return value
 
     def read_step(self, name: str) -> Any:
-        """Return the value of a finished step; None if there is none, or, with a warning, if its file is unusable."""
+        """Return the value of a finished step; None if there is none, or (with a warning) if its file is unusable."""
         try:
             try:
                 content = read_json(self._step(name, "json"))
@@ -247,7 +247,7 @@ class Run:
             log.warning("%s: computed again", error)
             return None
         if (content.get("run"), content.get("part")) != (self.id, name):
-            log.warning("step %s of %s is another run's or another step: computed again", name, self.directory)
+            log.warning("step %s of %s belongs to another run or step: computed again", name, self.directory)
             return None
         return content["value"]
 
@@ -266,7 +266,7 @@ class Run:
         return self.directory / f"{_STEP}{name}.{kind}"
 
     def seconds(self) -> float:
-        """Return the seconds that all processes have spent on the run up to now."""
+        """Return the seconds that all processes have spent on the run so far."""
         return round(time.monotonic() - self._since + seconds_spent(self.directory), 3)
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
@@ -297,7 +297,7 @@ def seconds_spent(directory: Path) -> float:
 
 
 def seconds_noted(path: Path) -> float:
-    """Return the seconds recorded in a file of a run; 0 if it is missing or damaged, or they are no number."""
+    """Return the seconds recorded in a file of a run; 0 if the file or the number is missing or damaged."""
     with contextlib.suppress(DamagedFileError, OSError):
         read = read_json if path.suffix == ".json" else read_values
         seconds: Any = read(regular(path, math.inf)).get("seconds")

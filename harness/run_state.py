@@ -16,8 +16,8 @@ from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
-UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process works on these
-_NOTED = ("running", "finished", "failed", "interrupted")  # what a run notes of itself
+UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
+_NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
 
 
@@ -26,10 +26,11 @@ class State:
     """The state of a run.
 
     Attributes:
-        name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
-            "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
-        detail: the heartbeat of a running one, why another ended.
-        seconds: that its processes have spent on it, as far as they have noted it.
+        name: "finished": it has a result. "running": its process has a recent heartbeat. "failed": it ended with an
+            error. "interrupted": it was stopped or killed, and continues when it is launched again. "missing": it was
+            never started.
+        detail: the heartbeat of a running process, or why the run ended.
+        seconds: recorded computing time of all its processes.
     """
 
     name: Name
@@ -38,11 +39,11 @@ class State:
 
 
 def state_of(directory: Path, now: float) -> State:
-    """Return the state of the run in `directory`, which anybody may have written.
+    """Return the state of the run in `directory`, which may be untrusted.
 
     Args:
-        directory: the run's.
-        now: `erasure.store.lease_holder.file_system_time` of the folder it is in.
+        directory: the run's directory.
+        now: `erasure.store.lease_holder.file_system_time` of its parent folder.
     """
     if directory.is_symlink():
         return State("failed", "a link, which is not followed: ask for the folder that it leads to")
@@ -124,11 +125,11 @@ def _finished(path: Path) -> State:
 
 
 def read_state(directory: Path) -> tuple[str, str]:
-    """Return what a run noted of itself (`_NOTED`), and the error that ended it.
+    """Return the state in state.json (one of `_NOTED`), and the error that ended the run.
 
     Raises:
-        DamagedFileError: it was edited or damaged, or is another run's.
-        OSError: it cannot be read.
+        DamagedFileError: the file was edited or damaged, or belongs to another run.
+        OSError: the file cannot be read.
     """
     written = read_json(directory / STATE)
     if written.get("run") != directory.name or written.get("state") not in _NOTED:

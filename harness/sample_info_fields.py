@@ -8,7 +8,7 @@ from harness.result_fields import Number, Part, Share, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSummary(Part):
-    """One seed's scores of one kind; examples by where they stand in the dataset, classes in their order."""
+    """One seed's scores of one kind; examples by their position in the dataset, classes in their order."""
 
     mean_nats: Number
     mean_bits: Number
@@ -31,7 +31,7 @@ class Ratio(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Part):
-    """Correlation of two estimates of the same changes, Pearson's and of ranks; None where one does not vary."""
+    """Pearson's and rank correlation of two estimates of the same changes; None if one does not vary."""
 
     pearson: Number | None
     spearman: Number | None
@@ -40,7 +40,7 @@ class Correlation(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceAgreement(Part):
-    """Agreement of two estimates of leave-one-out changes, over the examples that both have."""
+    """Agreement of two estimates of leave-one-out changes, over the examples that both cover."""
 
     examples: Whole
     weight: Correlation
@@ -60,9 +60,10 @@ class Interval(Part):
 class Attribution(Part):
     """Accuracy of an attribution method, judged by trainings without some examples.
 
-    `datamodeling`: Spearman's correlation over trainings on random halves; `leave_one_out`: Pearson's over examples
-    that were left out one by one, None where none were; `auroc`: of mean squared effects finding wrong labels, None
-    where there are none.
+    Attributes:
+        datamodeling: Spearman's correlation over trainings on random halves.
+        leave_one_out: Pearson's correlation over examples that were left out one by one; None if none were.
+        auroc: AUROC of mean squared effects for wrong labels; None if there are none.
     """
 
     datamodeling: Interval
@@ -74,8 +75,13 @@ class Attribution(Part):
 class ErrorEstimate(Part):
     """Counts of one seed's scores that are wrong by less than a factor of two, by the error estimate.
 
-    Where retraining left `retrained` examples out: Spearman's correlation of the estimate with the error, how many of
-    them are believed, how many of those truly are within the factor, and how many of the doubted truly are not.
+    Attributes:
+        believable: scores within the factor by the estimate.
+        retrained: examples that retraining left out; the others are counts among them.
+        spearman: Spearman's correlation of the estimate with the error.
+        believed: scores within the factor by the estimate.
+        rightly_believed: believed scores that are within the factor.
+        rightly_doubted: other scores that are not within the factor.
     """
 
     believable: Whole
@@ -97,7 +103,7 @@ class LinearizedAccuracy(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Part):
-    """A kind of examples: how many, mean F-SI, how well F-SI and SI tell them from the others, an entry per seed."""
+    """A subgroup: its size, and for each seed its mean F-SI and the AUROC of F-SI and SI against the others."""
 
     examples: Whole
     mean_nats: list[Number]
@@ -107,10 +113,14 @@ class Group(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryCurves(Part):
-    """Accuracy after examples are removed: by order, an entry per seed, in it one per fraction that is `removed`.
+    """Accuracy after examples are removed: by order, then per seed and per fraction in `removed`.
 
-    Test accuracy, and how many classes have examples left: mean and minimum over draws of the random order, whose
-    accuracies are `random_draws`, per seed, draw and fraction.
+    Attributes:
+        network: the network whose accuracy is measured.
+        removed: fractions of examples removed.
+        accuracy: test accuracy; the mean over draws of the random order.
+        classes_left: number of classes with examples left; the minimum over draws of the random order.
+        random_draws: accuracies of the random order, per seed, draw and fraction.
     """
 
     network: Literal["linearized", "trained"]
@@ -123,7 +133,7 @@ class SummaryCurves(Part):
         """Check that every order has `seeds` curves with a number for each fraction.
 
         Raises:
-            ValueError: names what does not.
+            ValueError: names the order that has not.
         """
         fractions = len(self.removed)
         if {*self.accuracy} != {*self.classes_left}:
@@ -141,11 +151,15 @@ class SummaryCurves(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Information(Part):
-    """The share of `python -m sample_info`; lists have an entry per seed, `information` and `references` by name.
+    """The fields of `python -m sample_info`; lists have an entry per seed.
 
-    `how` says what was computed, in a few words and numbers; `between_seeds` correlates F-SI, mean and standard
-    deviation over pairs of seeds; `error_estimates` are by score, None where they were not asked for; `eraser_fit` is
-    that of `sample_info.data`, None for the control.
+    Attributes:
+        information: summaries of scores, by name of the score.
+        references: agreement with references, by name of the reference.
+        how: description of the computation, in a few words and numbers.
+        between_seeds: mean and standard deviation, over pairs of seeds, of the correlation of F-SI.
+        error_estimates: counts by score; None unless requested.
+        eraser_fit: `sample_info.data.eraser_fit` as resolved; None for the control.
     """
 
     held_out_size: Whole

@@ -17,7 +17,7 @@ LEVEL = 0.05
 
 
 def compression(bits_per_label: Sequence[float], num_classes: int) -> float:
-    """Codelength of the uniform code divided by that of labels, mean over seeds (Voita & Titov 2020)."""
+    """Return the codelength of the uniform code divided by the mean codelength over seeds (Voita & Titov 2020)."""
     return math.log2(num_classes) / Spread.of(bits_per_label).mean
 
 
@@ -27,7 +27,7 @@ def seeds_text(count: int) -> str:
 
 
 def deviation_over(counts: Iterable[int]) -> list[str]:
-    """Say of how many seeds the standard deviations of a table are; nothing if every run has one seed."""
+    """Return the footnote on the seeds of a table's standard deviations; none if every run has one seed."""
     several = sorted({*counts} - {0, 1})
     if not several:
         return []
@@ -65,10 +65,10 @@ class Difference:
     Attributes:
         mean: over seeds.
         standard_error: over seeds; None for one seed.
-        p_value: two-sided, of Student's t with S - 1 degrees of freedom; not a number for one seed. `holm` corrects it
-            for the others in its table.
-        test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
-        seeds: how many, those that both have.
+        p_value: two-sided, of Student's t with S - 1 degrees of freedom; NaN for one seed. `holm` corrects it for the
+            others in its table.
+        test_error: standard error of the mean over test examples (`bootstrap_error`); None if it is unknown.
+        seeds: number of seeds that both have.
     """
 
     mean: float
@@ -108,23 +108,23 @@ class Difference:
 
 
 def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:
-    """Differences seed by seed, `values` and `control` in the order of the same seeds."""
+    """Compare values with the control's seed by seed; both are in the order of the same seeds."""
     differences = [value - reference for value, reference in zip(values, control, strict=True)]
     middle, degrees = mean(differences), len(differences) - 1
     if not degrees:
         return Difference(middle, None, math.nan, test_error)
     error = stdev(differences) / math.sqrt(len(differences))
-    from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
+    from scipy.special import stdtr  # imported here, as a finished run that is launched again does not need it
 
     t = abs(middle) / error if error else math.inf if middle else 0.0
     return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error, len(differences))
 
 
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
-    """Return differences with p-values such that one false star among all is as rare as the level (Holm 1979).
+    """Return differences with p-values corrected by Holm's method (1979), which controls the family-wise error.
 
-    What is corrected together is a column of a table: all differences of one measure. Those of one seed are not
-    tested, and do not count.
+    A family is a column of a table: all differences of one measure. Differences of one seed are not tested, and do
+    not count.
     """
     corrected, largest = dict(differences), 0.0
     tested = [key for key, difference in differences.items() if not math.isnan(difference.p_value)]
@@ -137,8 +137,8 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
 def bootstrap_error(erased: Array, control: Array) -> float:
     """Return the standard error over test examples of a paired difference of mean losses, seeds held fixed.
 
-    The bootstrap's, resampling examples with all their seeds and in pairs: for a mean its limit of infinitely many
-    samples has this closed form (Efron & Tibshirani 1993, chapter 6).
+    It is the bootstrap's, which resamples examples in pairs and with all their seeds. For a mean, its limit of
+    infinitely many samples has this closed form (Efron & Tibshirani 1993, chapter 6).
 
     Args:
         erased: losses [S, n] of the test examples.

@@ -1,7 +1,7 @@
-"""Run directories, which anybody may have written: which folders are runs, and reading their files safely.
+"""Find run directories and read their files safely: they may be untrusted.
 
 Every command that reads runs it did not write itself (reports, dashboards, the state of a sweep) reads them through
-this module, so that a run directory can neither stop the command, nor have it read or write elsewhere.
+this module. A run directory can then neither stop the command, nor make it read or write elsewhere.
 """
 
 import os
@@ -21,11 +21,11 @@ from harness.result import Result, result_of
 from harness.result_fields import LARGEST_WHOLE
 from harness.run_directory import CONFIG, RESULT, STATE
 
-RUN_FILES = {CONFIG, STATE, RESULT}  # any of them makes a folder a run's
-RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # as `harness.experiment.run_id` makes them
+RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of them is a run's
+RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # see `harness.experiment.run_id`
 
 _LONGEST_LINE = 600  # characters of a remark
-_LARGEST_CONFIG = 2**18  # bytes; ours have some 3,000
+_LARGEST_CONFIG = 2**18  # bytes; usually about 3,000
 _LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; a path may have as many
 _DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sections, values in all
 _MOST_SEEDS = 1000  # each is a line in figures
@@ -37,7 +37,7 @@ Note = Callable[[str], object]  # takes a line on what is left out
 
 
 def one_line(remark: str) -> str:
-    """Return a remark, which may quote anybody's words, as a line to print, without its middle where it is long."""
+    """Return a remark, which may quote untrusted text, as one line, truncated in the middle if it is long."""
     half = _LONGEST_LINE // 2
     return printable(remark if len(remark) <= _LONGEST_LINE else f"{remark[:half]} … {remark[-half:]}")
 
@@ -47,7 +47,7 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
 
     Args:
         root: where to search; links to folders are not followed.
-        note: takes a line on each folder that cannot be searched, and on each link that leads elsewhere.
+        note: takes one line about each folder that cannot be searched, and each link that leads elsewhere.
     """
     top, folders = Path(os.path.realpath(root)), [root]
     while folders:
@@ -70,7 +70,7 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
 
 def leads_out(link: Path, top: Path) -> bool:
     """Return whether a link leads to a folder that is not below `top`."""
-    inner = os.path.isdir(link)  # noqa: PTH112 (False where nobody may look)
+    inner = os.path.isdir(link)  # noqa: PTH112 (False where access is denied)
     return inner and not Path(os.path.realpath(link)).is_relative_to(top)
 
 
@@ -78,8 +78,8 @@ def read_config(directory: Path) -> Options:
     """Read a run's config.yaml.
 
     Raises:
-        ValueError: it is not what a run writes.
-        OSError: it cannot be read.
+        ValueError: the file is not what a run writes.
+        OSError: the file cannot be read.
     """
     if directory.is_symlink():
         raise ValueError(f"{directory} is a link, which is not followed: give the folder that it leads to")
@@ -93,17 +93,17 @@ def read_config(directory: Path) -> Options:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader for files that runs write; libyaml's is killed by a file of 100,000 brackets."""
+    """YAML loader for files that runs write; libyaml's crashes on a file of 100,000 brackets."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Refuse merge keys: runs do not write "<<", which multiplies what it merges."""
+        """Refuse merge keys: runs do not write "<<", which can blow up a small file."""
 
 
 def believed_result(values: Options, directory: Path) -> Result:
     """Return the result that a run's directory holds, from the content of its result.json.
 
     Raises:
-        ValueError: it is not what a run with the directory's name writes.
+        ValueError: the content is not what a run with the directory's name writes.
     """
     require_plain(values, _MOST)
     require_config(values.get("config"), str(values.get("verb")))
@@ -116,10 +116,10 @@ def believed_result(values: Options, directory: Path) -> Result:
 
 
 def require_run_id(name: str) -> None:
-    """Refuse a directory whose name is no run's.
+    """Refuse a directory whose name is not that of a run.
 
     Raises:
-        ValueError: names it.
+        ValueError: names the directory.
     """
     if not RUN_ID.fullmatch(name):
         raise ValueError(
@@ -128,11 +128,11 @@ def require_run_id(name: str) -> None:
 
 
 def require_config(config: Any, command: str = "") -> None:
-    """Refuse a configuration of which no table can be made.
+    """Refuse a configuration that tables cannot show.
 
     Args:
-        config: of a run.
-        command: of the run; if empty, the one that the sections belong to.
+        config: a run's configuration.
+        command: the run's command; if empty, it follows from the sections.
 
     Raises:
         ValueError: names the section and the type it must have.
@@ -157,10 +157,10 @@ def require_config(config: Any, command: str = "") -> None:
 
 
 def require_plain(values: Any, most: int) -> None:
-    """Refuse values that JSON does not have, and more, deeper, longer and larger ones than any run writes.
+    """Refuse values that JSON lacks, and more, deeper, longer or larger values than any run writes.
 
     Raises:
-        ValueError: names one.
+        ValueError: names one of them.
     """
     left, count = [("", values, 0)], 0
     while left:

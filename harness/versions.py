@@ -21,7 +21,7 @@ def versions(device: torch.device) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the checkout's commit, with "-dirty" where files differ from it; empty where there is no git."""
+    """Return the checkout's commit, with "-dirty" if files differ from it; empty without git."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

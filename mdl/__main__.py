@@ -2,16 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
 
-from conf.command import Command, main
+from harness.command import Command, main
 
 if TYPE_CHECKING:
-    from harness.experiment import Compute, Experiment, Load
+    from harness.experiment import Compute, Experiment, Prepared
     from harness.result import MdlResult
     from mdl.settings import MdlConfig
 
@@ -21,7 +20,7 @@ WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
 def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
-    """Return the experiment of a configuration: what it trains depends on model, `train.protocol` and `mdl.code`.
+    """Return the experiment of a configuration.
 
     Raises:
         ValueError: options that do not go together.
@@ -30,38 +29,45 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     from harness.device_and_precision import pick_precision
     from harness.experiment import Experiment
     from mdl.settings import unread_options
-    from models.kernel import KernelModel
 
-    described, settings = Experiment.from_config("mdl", config.with_precision()), config.mdl
-    is_kernel = issubclass(described.model, KernelModel)
-    is_published = not is_kernel and config.train.protocol == "published"
-    code = "kernel" if is_kernel else "train.protocol=published" if is_published else f"mdl.code={settings.code}"
+    described = Experiment.from_config("mdl", config.with_precision(), load, WANDB_AXES)
+    code = code_of(described)
     unread = unread_options(code, config.model["name"])
     require_read(described.config, unread, {"train.precision": pick_precision("auto", config.device)})
-    if is_published and settings.num_chunks < 3:
+    if code == "train.protocol=published" and config.mdl.num_chunks < 3:
         raise ValueError(
-            f"mdl.num_chunks={settings.num_chunks}: train.protocol=published trains on all sizes but the last, and "
+            f"mdl.num_chunks={config.mdl.num_chunks}: train.protocol=published trains on all sizes but the last, and "
             "needs two: set mdl.num_chunks to at least 3"
         )
+    return described
 
-    def functions() -> "tuple[Load, Compute]":
-        if is_kernel:
-            from mdl import kernel_code
 
-            return kernel_code.load, kernel_code.code
-        if is_published:
-            from mdl.published_procedure import load, published
+def code_of(experiment: "Experiment[MdlConfig]") -> str:
+    """Return which code of the labels an experiment computes, a key of `mdl.settings.READ`."""
+    from models.kernel import KernelModel
 
-            return load, published
-        from mdl.block_code_run import code, load
+    if issubclass(experiment.model, KernelModel):
+        return "kernel"
+    config = experiment.config
+    return "train.protocol=published" if config.train.protocol == "published" else f"mdl.code={config.mdl.code}"
 
-        if settings.code == "replay":
-            from mdl.replay_code import replay
 
-            return load, replay
-        return load, code
-
-    return replace(described, functions=functions, axes=WANDB_AXES)
+def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
+    """Load an experiment's data, and return it with the function that computes the code."""
+    match code_of(experiment):
+        case "kernel":
+            from mdl.kernel_code import code as compute
+            from mdl.kernel_code import load as load_data
+        case "train.protocol=published":
+            from mdl.published_procedure import load as load_data
+            from mdl.published_procedure import published as compute
+        case "mdl.code=replay":
+            from mdl.block_code_run import load as load_data
+            from mdl.replay_code import replay as compute
+        case _:
+            from mdl.block_code_run import code as compute
+            from mdl.block_code_run import load as load_data
+    return load_data(experiment), compute
 
 
 def headline(result: "MdlResult") -> str:

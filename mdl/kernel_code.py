@@ -17,7 +17,7 @@ from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
 from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
-from harness.experiment import Experiment, erased, split_positions
+from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
@@ -28,7 +28,6 @@ from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity
 from train.device_images import DeviceImages, to_device
-from train.prepared_training import PreparedData
 from train.randomness import generator, permutation
 
 RIDGES = tuple(10.0**e for e in range(-4, 1))  # λ; images are standardised, so that K(x, x) is about 1
@@ -177,10 +176,10 @@ def mixture_bits(log_p: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PreparedKernel(PreparedData):
-    """Prepared data with the kernel to predict by."""
+class PreparedKernel(Prepared[MdlConfig]):
+    """An experiment's data on the device, and the kernel to predict by."""
 
-    experiment: Experiment[MdlConfig]
+    data: Mapping[str, DeviceImages]
     kernel: KernelModel
 
     @property
@@ -219,7 +218,7 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     chunk_sizes(sizes["train"], experiment.config.mdl, len(where["train"].labels.unique()))
     dataset = erased(experiment)
     data = to_device(dataset, crop_padding=0, flip=False, device=experiment.device)
-    kernel = Target(experiment.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
+    kernel = Target(experiment.config.model, KernelModel).build(data["train"].image_shape, len(dataset.class_names))
     temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
     require_memory(experiment.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, experiment.device)
     return PreparedKernel(experiment, dataset, data, kernel)

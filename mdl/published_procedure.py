@@ -20,9 +20,8 @@ from schedulefree import AdamWScheduleFree
 from torch import Tensor
 from torch.nn import Parameter
 
-from erasure.pipeline import ErasedDataset
 from erasure.progress import Display
-from harness.experiment import Experiment, erased, network, split_positions
+from harness.experiment import Experiment, Prepared, erased, network, split_positions
 from harness.logger import Logger
 from harness.loss_curves import CurveRow, MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.result import as_json, parsed
@@ -52,19 +51,15 @@ _TEST_BATCH = 32  # validation has the batch size of training; a score is a mean
 
 
 @dataclass(frozen=True)
-class PublishedData:
+class PublishedData(Prepared[MdlConfig]):
     """An experiment's erased images, all that are not the official test split, and its architecture.
 
     Attributes:
-        experiment: the experiment.
-        dataset: the erased dataset that `images` come from.
         images: training and validation split, [N, C, H, W] in the precision of training, not standardised.
         labels: [N].
         model: the network, in that precision.
     """
 
-    experiment: Experiment[MdlConfig]
-    dataset: ErasedDataset
     images: Tensor
     labels: Tensor
     model: Classifier

@@ -1,6 +1,6 @@
 """Options of `python -m mdl`: `conf/mdl`, and its whole configuration."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from conf.check import AtLeast1
@@ -46,7 +46,7 @@ class MdlSettings:
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
     validation: Literal["given", "prefix"] = later("given")
     code: Literal["blocks", "replay"] = later("blocks")
-    replay: ReplaySettings = field(default_factory=ReplaySettings, metadata=only_with(code="replay"))
+    replay: ReplaySettings = only_with(ReplaySettings, code="replay")
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
 
-from conf.command import Command, main
+from harness.command import Command, main
 
 if TYPE_CHECKING:
-    from harness.experiment import Compute, Experiment, Load
+    from harness.experiment import Compute, Experiment, Prepared
     from harness.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
@@ -29,21 +29,22 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
 
     require_read(config, config.unread_options())
     settings = config.sample_info
-    described = Experiment.from_config("sample_info", config).require_network()
+    described = Experiment.from_config("sample_info", config, load, WANDB_AXES).require_network()
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         described = replace(described, source=ClassSubset.of(described.source, settings.classes))
     if settings.initial_weights is not None:
         checksums = {"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}}
         described = replace(described, checksums=checksums)
+    return described
 
-    def functions() -> "tuple[Load, Compute]":
-        from sample_info.scored_examples import load
-        from sample_info.scores_run import score
 
-        return load, score
+def load(experiment: "Experiment[SampleInfoConfig]") -> "tuple[Prepared, Compute]":
+    """Load an experiment's examples, and return them with the function that scores them."""
+    from sample_info.scored_examples import load as load_data
+    from sample_info.scores_run import score
 
-    return replace(described, functions=functions, axes=WANDB_AXES)
+    return load_data(experiment), score
 
 
 def headline(result: "InformationResult") -> str:

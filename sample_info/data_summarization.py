@@ -13,7 +13,7 @@ from torch import Tensor
 
 from conf import Options
 from conf.check import keyword_only
-from conf.target_class import Target, check_target
+from conf.target_class import check_target, target_of
 from erasure.progress import Show, part_of
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
@@ -43,7 +43,7 @@ def summary_model(config: SampleInfoConfig) -> Options:
     options = config.sample_info.summaries.model or {}
     base = config.model
     if "_target_" in options:
-        accepted = {"name", *keyword_only(Target(options).schema)}
+        accepted = {"name", *keyword_only(target_of("model", options).schema)}
         base = {key: value for key, value in base.items() if key in accepted}
     return check_target("sample_info.summaries.model", {**base, **options}, "model")
 

@@ -39,14 +39,14 @@ class Refitting:
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
         """Return scored and held-out examples, erased by an eraser fitted on the training split without example i."""
-        (train, held_out), target = self._plain, Target(self.experiment.config.eraser)
+        (train, held_out), target = self._plain, Target(self.experiment.config.eraser, Eraser)
         scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
         level = log.level
         log.setLevel(logging.ERROR)  # the fit on all examples has logged its warnings
         try:
             k = int(train.labels.max()) + 1
-            eraser = target.resolve(Eraser).fit(fitted_on.images, fitted_on.labels, num_classes=k, **target.options)
+            eraser = target.resolve().fit(fitted_on.images, fitted_on.labels, num_classes=k, **target.options)
         finally:
             log.setLevel(level)
         return eraser(scored.images, scored.labels), eraser(held_out.images, held_out.labels)

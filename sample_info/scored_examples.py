@@ -13,10 +13,9 @@ from conf.target_class import Target
 from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images
-from erasure.pipeline import ErasedDataset
 from erasure.splits import stratified_split
 from erasure.store.cache import Cache
-from harness.experiment import Experiment, erased, network
+from harness.experiment import Experiment, Prepared, erased, network
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting, resolved
@@ -30,11 +29,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Prepared[SampleInfoConfig]):
     """The erased examples of an experiment, on the device."""
 
-    experiment: Experiment[SampleInfoConfig]
-    dataset: ErasedDataset
     index: Tensor  # position of each training example in the dataset, [n]
     names: list[str]  # of their files or rows, n
     labels: Tensor  # true labels in 0..k-1, [n]
@@ -138,7 +135,7 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
     if len(chosen) < settings.examples:
         log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
-    eraser, d = Target(experiment.config.eraser).resolve(Eraser), whole.train.images[0].numel()
+    eraser, d = Target(experiment.config.eraser, Eraser).resolve(), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
     dataset = erased(experiment, left_out=chosen if fit == "disjoint" else None)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=experiment.device)

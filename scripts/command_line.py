@@ -3,7 +3,7 @@
 import argparse
 from typing import NoReturn
 
-from conf.command_process import print_anywhere
+from conf.terminal import print_anywhere
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):

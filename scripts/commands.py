@@ -1,7 +1,7 @@
 """The commands `python -m NAME` that compute runs."""
 
 from conf.check import ConfigError
-from conf.command import Command
+from harness.command import Command
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from train.__main__ import COMMAND as TRAIN

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(overrides: Sequence[str]) -> int:
     started = time.monotonic()
     config = composed("train", overrides, TrainConfig)
-    source, cache = Target(config.dataset).build(Source), Cache(config.cache_dir)
+    source, cache = Target(config.dataset, Source).build(), Cache(config.cache_dir)
     raw = prepare(source, cache)
     print_summary(source, raw, cache, time.monotonic() - started)
     return 0

@@ -21,7 +21,7 @@ from torch import Tensor
 from erasure.datasets.digits import Digits
 
 if TYPE_CHECKING:  # tests/erasure also runs where there is nothing but the library
-    from conf.command import Command
+    from harness.command import Command
     from train.settings import TrainSettings
 
 _BUSY: Any = {"suppress_health_check": [HealthCheck.too_slow]}  # says something of the machine alone
@@ -214,7 +214,7 @@ def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
     """Run a command's command line in this process, in an empty working directory."""
-    from conf.command import main
+    from harness.command import main
 
     monkeypatch.chdir(tmp_path)
 

@@ -19,7 +19,6 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.sweep_files import Sweep, SweepJob
 from erasure.dataset import Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
@@ -32,6 +31,7 @@ from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
 from harness.run_directory import Run
 from harness.run_state import State, state_of
+from harness.sweep_files import Sweep, SweepJob
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
 from sample_info.report.between_runs import read_scores

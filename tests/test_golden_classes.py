@@ -14,13 +14,11 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.groups import choices, keys
-from conf.target_class import Target
+from conf.target_class import TARGETS, Target, target_of
 from erasure.dataset import Source
 from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits
-from erasure.eraser import Eraser
 from mdl.settings import MdlConfig
-from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.datasets.test_image_folder import folder, write_images
@@ -80,12 +78,11 @@ def projected(x: Tensor) -> float:
 
 
 def target(group: str, choice: str) -> Target:
-    return Target(composed("mdl", [f"{group}={choice}", *MANDATORY.get(choice, [])], MdlConfig).plain[group])
+    return target_of(group, composed("mdl", [f"{group}={choice}", *MANDATORY.get(choice, [])], MdlConfig).plain[group])
 
 
 def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
-    kinds = {"dataset": Source, "eraser": Eraser, "model": Model}
-    classes = [Target(keys(group, choice)).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
+    classes = [target_of(group, keys(group, choice)).resolve() for group in TARGETS for choice in choices(group)]
     assert [kind.__name__ for kind in classes if not isinstance(vars(kind).get("version"), int)] == []
 
 
@@ -97,7 +94,7 @@ def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
     described = target("eraser", choice)
     shorter = {kind: {"max_iterations": 3} for kind in ("gradient", "gradient_orders")}
     shorter["gradient_published"] = {"max_iterations": 1}  # later ones move with the number of threads
-    eraser = described.resolve(Eraser).fit(x, z, **described.options | shorter.get(choice, {}))
+    eraser = described.resolve().fit(x, z, **described.options | shorter.get(choice, {}))
     rounding = 1e-3 if choice == "qleace_truncated" else 1e-6  # float32 products
     assert projected(eraser(x, z)) == pytest.approx(ERASERS[choice], rel=rounding)
 
@@ -120,7 +117,7 @@ def _arrays(root: Path, _: pytest.MonkeyPatch) -> Source:
     root.mkdir()
     np.savez(root / "a.npz", x=np.arange(60.0).reshape(20, 3), y=np.arange(20) % 2)
     described = target("dataset", "arrays")
-    return Target({**described.section, "path": str(root / "a.npz")}).build(Source)
+    return Target({**described.section, "path": str(root / "a.npz")}, Source).build()
 
 
 def _folder(root: Path, _: pytest.MonkeyPatch) -> Source:
@@ -130,13 +127,13 @@ def _folder(root: Path, _: pytest.MonkeyPatch) -> Source:
 
 def _hub(root: Path, _: pytest.MonkeyPatch) -> Source:
     write_cifarnet(root)
-    return Target({**target("dataset", "cifarnet").section, "path": str(root)}).build(Source)
+    return Target({**target("dataset", "cifarnet").section, "path": str(root)}, Source).build()
 
 
 def _texts(root: Path, _: pytest.MonkeyPatch) -> Source:
     write_imdb(root, TEXTS, TEXTS)
     section = {**target("dataset", "imdb").section, "path": str(root), "vectors": str(write_glove(root / "glove.txt"))}
-    return Target(section).build(Source)
+    return Target(section, Source).build()
 
 
 def _digits(*_: object) -> Digits:

@@ -2,16 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
 
-from conf.command import Command, main
+from harness.command import Command, main
 
 if TYPE_CHECKING:
-    from harness.experiment import Compute, Experiment, Load
+    from harness.experiment import Compute, Experiment, Prepared
     from harness.result import TrainResult
     from train.settings import TrainConfig
 
@@ -23,19 +22,20 @@ def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
     """Return the experiment of a configuration."""
     from conf.unread_options import no_effect, require_read
     from harness.experiment import Experiment
-    from train.prepared_training import load
 
-    described = Experiment.from_config("train", config.with_precision()).require_network()
+    described = Experiment.from_config("train", config.with_precision(), load, WANDB_AXES).require_network()
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     require_read(config, {"train.published": no_effect("python -m train", "python -m mdl train=published")})
+    return described
 
-    def functions() -> "tuple[Load, Compute]":
-        from train.whole_split_training import train_on_everything
 
-        return load, train_on_everything
+def load(experiment: "Experiment[TrainConfig]") -> "tuple[Prepared, Compute]":
+    """Load an experiment's data, and return it with the function that trains."""
+    from train.prepared_training import load as load_data
+    from train.whole_split_training import train_on_everything
 
-    return replace(described, functions=functions, axes=WANDB_AXES)
+    return load_data(experiment), train_on_everything
 
 
 def headline(result: "TrainResult") -> str:

@@ -187,7 +187,7 @@ def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[in
             "makes one, or a scikit-learn classifier"
         )
     section = check_target("model", {**preset("model", str(name)), **options}, "model")
-    built: Any = Target(section).build(Model, tuple(input_shape), k)
+    built: Any = Target(section, Model).build(tuple(input_shape), k)
     return built
 
 

@@ -1,16 +1,15 @@
 """A training before it starts: its experiment, the data on the device, and the architecture."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import torch
 
-from erasure.pipeline import ErasedDataset
 from erasure.store.checked_files import save_tensors
-from harness.experiment import Experiment, erased, network
+from harness.experiment import Experiment, Prepared, erased, network
 from harness.run_directory import Run
 from models.classifier import count_parameters
 from train.checkpoint import Checkpoints
@@ -27,31 +26,10 @@ C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuratio
 
 
 @dataclass(frozen=True)
-class PreparedData:
-    """An experiment's data, on the device."""
-
-    experiment: Experiment
-    dataset: ErasedDataset
-    data: Mapping[str, DeviceImages]
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.dataset.class_names)
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        return self.experiment.config.seeds
-
-    @property
-    def train_size(self) -> int:
-        return len(self.data["train"])
-
-
-@dataclass(frozen=True)
-class PreparedTraining(PreparedData, Generic[C_co]):
+class PreparedTraining(Prepared[C_co]):
     """An experiment's data on the device, and the architecture to train."""
 
-    experiment: Experiment[C_co]
+    data: Mapping[str, DeviceImages]
     ensemble: Ensemble
 
     @property

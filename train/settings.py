@@ -1,6 +1,6 @@
 """Settings of a training, the options of `conf/train`, and the configuration of `python -m train`."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
@@ -86,7 +86,7 @@ class TrainSettings:
     stack: Literal["auto", "all", "one"] = unhashed("auto")
     compile: Literal["auto"] | bool = unhashed("auto")
     protocol: Literal["standard", "published"] = later("standard")
-    published: PublishedSettings = field(default_factory=PublishedSettings, metadata=only_with(protocol="published"))
+    published: PublishedSettings = only_with(PublishedSettings, protocol="published")
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)
 
 
@@ -130,9 +130,7 @@ class TrainConfig(TrainingConfig):
             training (`train.matched_sample_losses`); None for none.
     """
 
-    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = field(
-        default=None, metadata={"later": True}
-    )
+    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = later(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,36 +16,35 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.command import Task, run_path
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
 from conf.groups import CONF
-from conf.sweep_files import Sweep, SweepJob
 from conf.terminal import show_log
+from harness.command import Command
+from harness.sweep_files import Sweep, SweepJob
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended, has_finished, in_turn
 
 log = logging.getLogger(__name__)
 
 
-def planned(task: Task, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
+def planned(command: Command, context: HydraContext, job_overrides: Sequence[Sequence[str]]) -> list[SweepJob]:
     """Return all jobs of a sweep.
 
     Raises:
         ConfigError: one of them cannot be run, or two are the same run.
     """
-    command = task.command.name
-    composer = Composer(command, context.config_loader)
+    composer = Composer(command.name, context.config_loader)
     jobs, refused, by_run = [], [], dict[Path, Sequence[str]]()
     for number, overrides in enumerate(job_overrides):
         try:
-            jobs.append(SweepJob(number, list(overrides), run_path(task.command, composer(overrides))))
+            jobs.append(SweepJob(number, list(overrides), command.run_directory(composer(overrides))))
             if (other := by_run.setdefault(jobs[-1].run, overrides)) is not overrides:
                 raise ConfigError(f"is the same run as {' '.join(other)}: name one of them")
         except (HydraException, OmegaConfBaseException) as error:
-            refused.append(explain(error, command, overrides))
+            refused.append(explain(error, command.name, overrides))
         except (ValueError, OSError) as error:
-            refused.append(f"{' '.join(overrides)}: {explain(error, command, overrides)}")
+            refused.append(f"{' '.join(overrides)}: {explain(error, command.name, overrides)}")
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
@@ -57,7 +56,7 @@ class SweepLauncher(Launcher):
 
     Attributes:
         options: of hydra.launcher, as plain values.
-        task: the command, as Hydra calls it.
+        command: the command.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -67,19 +66,19 @@ class SweepLauncher(Launcher):
         }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        assert isinstance(task_function, Task)
-        self.hydra_context, self.task, self.config = hydra_context, task_function, config
+        assert isinstance(task_function, Command)
+        self.hydra_context, self.command, self.config = hydra_context, task_function, config
 
     @property
     def sweep(self) -> Sweep:
         """The sweep that is launched."""
-        assert self.task.sweep is not None
-        return self.task.sweep
+        assert self.command.sweep is not None
+        return self.command.sweep
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002
         setup_globals()
         self.require_options()
-        jobs = planned(self.task, self.hydra_context, job_overrides)
+        jobs = planned(self.command, self.hydra_context, job_overrides)
         self.sweep.plan(jobs)
         left = [job for job in jobs if not has_finished(job)]
         if len(left) < len(jobs):
@@ -119,7 +118,7 @@ class SweepLauncher(Launcher):
             config.hydra.sweep.dir = self.config.hydra.sweep.dir
         return run_job(
             hydra_context=self.hydra_context,
-            task_function=functools.partial(self.task, planned=job.run.name, wait=wait),
+            task_function=functools.partial(self.command, planned=job.run.name, wait=wait),
             config=config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",

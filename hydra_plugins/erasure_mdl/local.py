@@ -10,7 +10,7 @@ from typing import Any, Optional
 from hydra.core.singleton import Singleton
 
 from conf.check import AtLeast1, ConfigError
-from conf.sweep_files import SweepJob
+from harness.sweep_files import SweepJob
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended
 

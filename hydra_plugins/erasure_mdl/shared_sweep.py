@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from conf.sweep_files import Sweep, SweepJob
+from harness.sweep_files import Sweep, SweepJob
 
 log = logging.getLogger(__name__)
 

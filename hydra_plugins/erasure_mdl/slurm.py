@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.command_process import FAILED
-from conf.sweep_files import SweepJob
+from harness.sweep_files import SweepJob
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import computed_elsewhere, has_ended
 

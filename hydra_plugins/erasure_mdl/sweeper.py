@@ -11,10 +11,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, flag_override
 
-from conf.command import Task
 from conf.compose import product, typed_overrides
 from conf.error_messages import explain
-from conf.sweep_files import Sweep, sweep_name
+from harness.command import Command
+from harness.sweep_files import Sweep, sweep_name
 
 
 class Product(Sweeper):
@@ -28,7 +28,7 @@ class Product(Sweeper):
         self.params = params or {}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        assert isinstance(task_function, Task)
+        assert isinstance(task_function, Command)
         task_function.sweep = _begin(config)
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(

@@ -113,7 +113,7 @@ def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
         config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
         settings = config.train
         for size, shape in _SHAPES.items():
-            model = Target(config.model).build(Classifier, shape, 10)
+            model = Target(config.model, Classifier).build(shape, 10)
             products = multiply_adds(model, shape)
             part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
             zeros = torch.zeros(shape[0])

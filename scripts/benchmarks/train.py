@@ -126,7 +126,7 @@ class TrainingBenchmark:
         )
 
     def model(self) -> Classifier:
-        return Target(self.model_section).build(Classifier, self.train.image_shape, 10).to(self.device)
+        return Target(self.model_section, Classifier).build(self.train.image_shape, 10).to(self.device)
 
     def compare(self, ways: Sequence[str] | None = None) -> list[Row]:
         """Measure seconds and mean validation loss of each way to train; one that fails says why in its row."""

@@ -11,13 +11,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from conf.command import Command, run_path
 from conf.compose import jobs_of
-from conf.sweep_files import Sweep
 from conf.terminal import printable
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
+from harness.command import Command
 from harness.run_state import UNFINISHED, Name, State, kind_of, mean_seconds, state_of
+from harness.sweep_files import Sweep
 from harness.untrusted_runs import RUN_ID
 
 _SHOWN = 50  # lines per state
@@ -65,7 +65,7 @@ def _refused(root: Path) -> dict[str, str]:
 
 def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Return the overrides of a sweep's runs, by run id; equal jobs count once."""
-    return {run_path(command, config).name: job for job, config in jobs_of(command.name, overrides)}
+    return {command.run_directory(config).name: job for job, config in jobs_of(command.name, overrides)}
 
 
 def unfinished(runs: Sequence[SweepRun]) -> list[SweepRun]:

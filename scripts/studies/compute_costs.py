@@ -119,7 +119,7 @@ def sized(dataset: Options, size: Sequence[int] | None) -> tuple[tuple[int, int,
 @functools.cache
 def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
     """Return the step of a model, a configuration's section as JSON, on images of a shape."""
-    return Step.of(Target(json.loads(model)).build(Classifier, shape, classes), shape)
+    return Step.of(Target(json.loads(model), Classifier).build(shape, classes), shape)
 
 
 def training(config: Options, sizes: Sequence[int]) -> str:

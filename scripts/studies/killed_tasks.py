@@ -104,7 +104,7 @@ class KilledTasks:
 
     def _run(self, task: Sequence[str]) -> None:
         """Run `python -m TASK`, and write its finished parts into the diary."""
-        from conf.command import main
+        from harness.command import main
         from harness.run_directory import Run
         from scripts.commands import COMMANDS
 

@@ -113,7 +113,7 @@ def require_maps_of_classes(experiment: Experiment) -> None:
     Raises:
         ValueError: the experiment's eraser has none.
     """
-    eraser = Target(experiment.config.eraser).resolve(Eraser)
+    eraser = Target(experiment.config.eraser, Eraser).resolve()
     if eraser.transductive or not eraser.uses_labels:
         name = experiment.config.eraser["name"]
         raise ValueError(f"eraser={name}: has no map for each class; choose qleace or oracle_leace")

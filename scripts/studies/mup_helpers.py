@@ -46,7 +46,7 @@ class Architecture:
 
     def at(self, width: int, parametrization: Parametrization) -> Classifier:
         section = {**keys("model", self.name), **self.options, "width": width, "parametrization": parametrization}
-        return Target(section).build(Classifier, (1, 8, 8), 10)
+        return Target(section, Classifier).build((1, 8, 8), 10)
 
 
 def argument_parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:

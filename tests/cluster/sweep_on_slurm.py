@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conf.sweep_files import Sweep
+from harness.sweep_files import Sweep
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "slurm"

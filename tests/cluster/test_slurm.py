@@ -91,7 +91,9 @@ def test_killed_and_cancelled_tasks_are_named_and_the_same_command_finishes_them
     assert sweep.wait() == 1, sweep.log
     assert "2 of 4 runs finished, 2 failed" in sweep.log
     for run in (runs[1], runs[3]):
-        assert f"ended without a word: killed? launch the sweep again to continue {run.name}" in sweep.log
+        assert (
+            f"no result or error recorded; probably killed: launch the sweep again to continue {run.name}" in sweep.log
+        )
         assert not (run / "result.json").exists()
     wait_until(lambda: sorted(states(job).values())[-2:] == ["COMPLETED", "FAILED"], "accounting")
     again = ArraySweep(tmp_path, *SWEEP)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.command_process import exit_code
+from conf.command_process import exit_code, let_threads_sleep
 from mdl.__main__ import COMMAND as MDL
 
 REPOSITORY = Path(__file__).parents[2]
@@ -25,15 +25,20 @@ def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> No
 
 
 @pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.order_spectra --help"])
-@pytest.mark.parametrize("policy", [None, "active"])
-def test_threads_that_wait_sleep_unless_the_user_says_otherwise(words: str, policy: str | None) -> None:
+def test_threads_that_wait_sleep(words: str) -> None:
     """Both import torch, whose OpenMP shows its settings then."""
-    environment = {**os.environ, "OMP_DISPLAY_ENV": "true"} | ({} if policy is None else {"OMP_WAIT_POLICY": policy})
+    environment = {**os.environ, "OMP_DISPLAY_ENV": "true"}
     command = [sys.executable, "-m", *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment)
     shown = re.search(r"OMP_WAIT_POLICY = '(\w+)'", done.stderr)
     assert shown is not None
-    assert shown[1] == (policy or "passive").upper()
+    assert shown[1] == "PASSIVE"
+
+
+def test_threads_do_what_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
 
 
 def test_output_that_nobody_reads_is_no_error(monkeypatch, capsys) -> None:

@@ -59,7 +59,6 @@ def last_line(err: str) -> str:
     [
         (errno.ENOSPC, "free some space, or choose others with runs_dir=FOLDER"),
         (errno.EACCES, "ask its owner for access, or choose others with runs_dir=FOLDER"),
-        (errno.EROFS, "ask its owner for access, or choose others with runs_dir=FOLDER"),
     ],
 )
 @pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])

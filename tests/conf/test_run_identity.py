@@ -1,6 +1,6 @@
 """Options that count towards the identity of a run."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from conf.run_identity import hashed, later, only_with
 from conf.schema import validate
@@ -12,7 +12,7 @@ def test_what_came_later_is_part_of_an_identity_where_it_matters() -> None:
     class Grown:
         width: int
         code: str = later("blocks")
-        batch: int = field(default=4, metadata=only_with(code="replay"))
+        batch: int = only_with(lambda: 4, code="replay")
 
     assert hashed({"width": 3, "code": "blocks"}, Grown) == hashed({"width": 3}, Grown) == {"width": 3}
     assert hashed({"width": 3, "code": "replay"}, Grown) == {"width": 3, "code": "replay"}

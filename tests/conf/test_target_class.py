@@ -9,6 +9,7 @@ import pytest
 from conf.check import ConfigError
 from conf.schema import validate
 from conf.target_class import Target
+from erasure.eraser import Eraser
 from models.mlp import MLP
 from tests.conf.test_schema import GOOD, Own, changed
 from train.settings import TrainSettings
@@ -33,11 +34,11 @@ REFUSED_NETWORKS = {
 
 def test_a_target_builds_its_class_from_its_options() -> None:
     options = {"width": 4, "depth": 1, "activation": "relu", "parametrization": "mup"}
-    model = Target({"name": "m", "_target_": "models.mlp.MLP", **options})
-    assert model.build(MLP, (1, 2, 2), 3).readout.weight.shape == (3, 4)
-    assert Target(GOOD["eraser"]).options == {"rank_tolerance": 0}
+    model = Target({"name": "m", "_target_": "models.mlp.MLP", **options}, MLP)
+    assert model.build((1, 2, 2), 3).readout.weight.shape == (3, 4)
+    assert Target(GOOD["eraser"], Eraser).options == {"rank_tolerance": 0}
     with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
-        model.build(TrainSettings)
+        Target(model.section, TrainSettings).resolve()
 
 
 @pytest.mark.parametrize("path", ["this.s", "antigravity.x", "idlelib.pyshell.main", "isympy.x", "__main__.main", ""])

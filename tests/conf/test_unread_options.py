@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from conf.compose import composed
-from conf.groups import CONF, choices
-from conf.unread_options import require_read
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import READ, MdlConfig, MdlSettings, ReplaySettings
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
@@ -24,7 +22,7 @@ from sample_info.settings import (
     SummarySettings,
 )
 from train.__main__ import COMMAND as TRAIN
-from train.settings import PublishedSettings, TrainConfig, TrainSettings
+from train.settings import PublishedSettings, TrainSettings
 
 TINY = ["eraser=control", "mdl=quick", "seeds=[0]", "logger.mode=disabled", "device=cpu"]
 CODES = {  # command lines of a few seconds
@@ -122,20 +120,6 @@ def test_a_choice_of_the_users_is_no_default(command, tmp_path: Path) -> None:
     outcome = command(MDL, "--config-dir=mine", "train=slow")
     assert outcome.code == 2
     assert outcome.err.startswith("train.patience_steps=7: has no effect with train.protocol=published")
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_experiments_set_nothing_without_effect(experiment: str) -> None:
-    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    words = [f"+experiment={experiment}", *(["experiment.trained=/nowhere"] if "pretrained_" in experiment else [])]
-    for name in {line.split()[3] for line in text.splitlines() if line.startswith("# python -m ")}:
-        if name == SAMPLE_INFO.name:
-            config = composed(name, words, SampleInfoConfig)
-            require_read(config, config.unread_options())
-        elif name == MDL.name:
-            MDL.experiment(composed(name, words, MdlConfig))
-        else:
-            TRAIN.experiment(composed(name, words, TrainConfig))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Erasers and networks in a repository of the user's own, which also has a train.py, a models/ and a conf/."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,10 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from conf.compose import composed, jobs_of
+from mdl.__main__ import COMMAND as MDL
+from mdl.settings import MdlConfig
 from tests.conftest import ERASER
 
 CHECKOUT = Path(__file__).parents[2]
-TINY = ["model=net", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
+TINY = [
+    "model=net",
+    "model.act=ReLU",
+    "train=quick",
+    "train.max_epochs=1",
+    "mdl.num_chunks=2",
+    "seeds=[0]",
+    "logger.mode=disabled",
+]
 
 NETWORK = """
 from torch import nn
@@ -55,10 +67,27 @@ def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path
     assert outcome.stdout.startswith("mdl-digits-mine-net-")
     assert "mynets.net: seeds train one after another" in outcome.stderr
     (result,) = theirs.glob("runs/mdl-*/result.json")
+    assert json.loads(result.read_text())["config"]["model"]["act"] == "ReLU"  # which the YAML file leaves out
     result.unlink()
     words = ["scripts.manage_sweep", "status", f"{theirs}/runs", "--retry-failed", "--", f"--config-dir={theirs}/conf"]
     left = started(theirs, CHECKOUT, *words)  # of which only the run's directory tells
     assert f"python -m mdl --config-dir={theirs}/conf dataset=digits eraser=mine" in left.stdout, left.stderr
+    assert " model.act=ReLU " in left.stdout
+
+
+def test_an_option_that_a_yaml_file_of_theirs_leaves_out_is_known(command, written, tmp_path: Path) -> None:
+    written("def Mine(input_shape: list[int], num_classes: int, *, width: int = 32): ...")
+    (tmp_path / "theirs/model").mkdir(parents=True)
+    (tmp_path / "theirs/model/net.yaml").write_text("name: net\n_target_: mine.Mine\n")
+    refused = command(MDL, "--config-dir=theirs", "model=net", "model.widht=64")
+    assert (refused.code, refused.err) == (
+        2,
+        "unknown model=net option widht: did you mean width? choose from width\n",
+    )
+    jobs = [config.model for _, config in jobs_of("mdl", ["model=mlp,net", "model.width=8,16"])]
+    assert [(model.name, model.width) for model in jobs] == [("mlp", 8), ("mlp", 16), ("net", 8), ("net", 16)]
+    alone = composed("mdl", ["model=net"], MdlConfig)
+    assert "width" not in alone.model
 
 
 def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None:

@@ -13,14 +13,15 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
-from conf.command import Command
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.target_class import TARGETS, Target, config_of
+from conf.target_class import TARGETS, Target, config_of, target_of
+from conf.unread_options import require_read
 from erasure.eraser import Eraser
+from harness.command import Command
 from harness.experiment import CONTROL, Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
@@ -49,15 +50,15 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
     experiment = Experiment.from_config(command.name, config)
     assert experiment.source.name
-    Target(config.model).build(Model, (1, 32, 32), 10)
-    assert Target(config.eraser).resolve(Eraser)
+    Target(config.model, Model).build((1, 32, 32), 10)
+    assert Target(config.eraser, Eraser).resolve()
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_lists_every_option(group: str, choice: str) -> None:
     listed = keys(group, choice)
     if group in TARGETS:
-        assert set(listed) == {"name", "_target_", *keyword_only(Target(listed).schema)}
+        assert set(listed) == {"name", "_target_", *keyword_only(target_of(group, listed).schema)}
     else:
         assert_lists_all(listed, keyword_only(config_of(group if group == "sample_info" else "mdl"))[group])
 
@@ -128,28 +129,19 @@ def test_every_experiment_is_in_the_table_of_commands() -> None:
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
+def test_what_an_experiment_chooses_is_what_runs_and_has_an_effect(experiment: str) -> None:
     """A command's own choice of a model outranks one in an experiment's defaults."""
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    command, *_ = launched(text.splitlines())
     chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
-    config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
-    for group, choice in chosen:
-        fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
-        assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_can_be_had_small(experiment: str) -> None:
-    command, *_ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
-    if command is SAMPLE_INFO:
-        overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
-        config = composed(command, f"+experiment={experiment}", *overrides)
-        assert config.sample_info.examples == 30
-        return
-    config = composed(command, f"+experiment={experiment}", "dataset=digits", "train=quick")
-    assert config.dataset["name"] == "digits"
-    assert config.train.warmup_steps == keys("train", "quick")["warmup_steps"]
+    for command in launched(text.splitlines()):
+        config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
+        for group, choice in chosen:
+            fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
+            assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
+        if command is SAMPLE_INFO:
+            require_read(config, config.unread_options())
+        else:
+            command.experiment(config)
 
 
 def test_a_swept_size_reaches_the_model_and_no_further() -> None:

@@ -22,7 +22,7 @@ def test_information_is_what_a_label_costs_less_than_by_its_share() -> None:
     ("changes", "said"),
     [
         ({"bits": torch.ones(1, 9)}, "lacks bits, finite numbers of shape"),
-        ({"labels": torch.full((9,), 2**40)}, "labels that are no classes'"),
+        ({"labels": torch.full((9,), 2**40)}, "labels that are not classes"),
     ],
 )
 def test_a_damaged_file_is_noted_and_left_out(changes: dict[str, torch.Tensor], said: str, tmp_path: Path) -> None:

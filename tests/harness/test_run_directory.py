@@ -155,7 +155,7 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     assert "part-100.json was edited or damaged" in caplog.text
     (run.directory / "part-200.json").write_text(whole)
     assert run.read_step("200") is None
-    assert "is another run's or another step" in caplog.text
+    assert "belongs to another run or step" in caplog.text
     Run(tmp_path, "y").step("100", lambda: [1])
     path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
     assert run.read_step("100") is None

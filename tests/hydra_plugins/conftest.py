@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hydra.core.plugins import Plugins
 
-from conf.sweep_files import PLAN, Sweep, SweepJob
 from harness.run_directory import Run
+from harness.sweep_files import PLAN, Sweep, SweepJob
 from tests.made_up_runs import made_up
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import harness.experiment
-from conf.sweep_files import Sweep
 from erasure.store.lease import Lease
 from harness.run_directory import LOCK
+from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, planned_runs
 

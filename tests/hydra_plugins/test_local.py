@@ -18,8 +18,8 @@ import pytest
 import submitit
 import torch
 
-from conf.sweep_files import Sweep
 from harness.run_directory import LOCK
+from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 from tests.hydra_plugins.conftest import LOCAL, TINY

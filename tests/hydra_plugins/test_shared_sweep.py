@@ -5,8 +5,8 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
-from conf.sweep_files import Sweep, SweepJob
 from harness.run_directory import Run
+from harness.sweep_files import Sweep, SweepJob
 from hydra_plugins.erasure_mdl.shared_sweep import in_turn
 from tests.hydra_plugins.conftest import finish
 

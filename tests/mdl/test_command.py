@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
-from conf.command import _end_sweep
-from conf.sweep_files import Sweep
 from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import read_json
+from harness.command import end_sweep
+from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.wandb_file import only_run
@@ -212,7 +212,7 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    assert _end_sweep(MDL, Sweep(sweep_directory())) == 1
+    assert end_sweep(MDL, Sweep(sweep_directory())) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out

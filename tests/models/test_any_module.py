@@ -44,7 +44,7 @@ def section(name: str, **options: Any) -> dict[str, Any]:
 def test_a_class_of_modules_gets_shape_and_classes_and_draws_the_same_again(dataset_shape: Any, shape: Any) -> None:
     checked = check_target("model", section("Net"), "model")
     assert checked == section("Net")
-    model = Target(checked).build(Classifier, dataset_shape, 4)
+    model = Target(checked, Classifier).build(dataset_shape, 4)
     assert model(torch.zeros(2, *dataset_shape)).shape == (2, 4)
     assert model.get_submodule("network").input_shape == shape
     assert is_repeatable(model)
@@ -54,11 +54,11 @@ def test_a_class_of_modules_gets_shape_and_classes_and_draws_the_same_again(data
         drawn.append(model.get_parameter("network.drawn").detach().clone())
     assert not torch.equal(*drawn)
     wide = check_target("model", section("Net", width=7), "model")
-    assert Target(wide).build(Classifier, dataset_shape, 4).get_parameter("network.drawn").shape == (7,)
+    assert Target(wide, Classifier).build(dataset_shape, 4).get_parameter("network.drawn").shape == (7,)
 
 
 def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> None:
-    resolved = Target(section("Net")).resolve(Classifier)
+    resolved = Target(section("Net"), Classifier).resolve()
     assert f"{__name__}.Net" in code_identity(resolved)
     assert resolved.identity({"width": 3}) == {"width": 3, "any_module": 1}
     versioned = model_class(type("Versioned", (Net,), {"version": 5, "__module__": __name__}))
@@ -81,7 +81,7 @@ def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> N
 )
 def test_what_cannot_be_built_is_refused_in_a_line(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refusal:
-        Target(check_target("model", given, "model")).build(Classifier, (5, 1, 1), 2)
+        Target(check_target("model", given, "model"), Classifier).build((5, 1, 1), 2)
     assert "\n" not in str(refusal.value)
     with pytest.raises(ConfigError, match="must be a subclass of erasure.eraser.Eraser"):
         check_target("eraser", given, "eraser")

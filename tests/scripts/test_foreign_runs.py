@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from conf.sweep_files import Sweep, SweepJob
 from erasure.store.checked_files import save_tensors, sealed
 from harness.results import load
 from harness.run_directory import Run
+from harness.sweep_files import Sweep, SweepJob
 from mdl.__main__ import COMMAND as MDL
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.manage_sweep.status import jobs_by_id

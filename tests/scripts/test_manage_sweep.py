@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conf.command import run_path
 from conf.compose import composed, unchecked
 from conf.groups import choices
 from conf.target_class import config_of
@@ -270,7 +269,7 @@ def test_options_of_hydra_that_do_not_exist_are_refused(word: str, tmp_path: Pat
 def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], count: int) -> None:
     """Fast code against the slow reference."""
     jobs = jobs_by_id(MDL, overrides)
-    expected = [run_path(MDL, unchecked("mdl", job)).name for job in jobs.values()]
+    expected = [MDL.run_directory(unchecked("mdl", job)).name for job in jobs.values()]
     assert [*jobs] == expected
     assert len(jobs) == count
 

@@ -42,7 +42,7 @@ TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
     "scripts.manage_sweep.relaunch.launch_command", "erasure.store.atomic_files.remove", "__main__.main", ".Popen", "",
     "timm.create_model",
-    "torch.hub.load", "conf.command.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
+    "torch.hub.load", "harness.command.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip
 KEYS = [
     "+hydra.callbacks.x._target_", "++hydra.callbacks.x._target_", "hydra.callbacks.x._target_", "~train", "+model.x",

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import erasure.store.checked_files
 import train.checkpoint
-from conf.command import main
+from harness.command import main
 from mdl.__main__ import COMMAND
 from train.schedule_free import ScheduleFree
 

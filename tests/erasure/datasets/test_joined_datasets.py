@@ -224,7 +224,7 @@ DIGITS: dict[str, Any] = {
 
 
 def test_sections_of_a_configuration_are_built() -> None:
-    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}})).build(JoinedDatasets).parts
+    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}}), JoinedDatasets).build().parts
     assert [(name, part.split_seed) for name, part in parts.items()] == [("one", 0), ("two", 1)]
     assert isinstance(parts["one"], Digits)
 
@@ -327,8 +327,8 @@ def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> 
     """Hydra's own syntax for a choice at another place."""
     overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
     config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TrainConfig)
-    source = Target(config.dataset).build(JoinedDatasets)
+    source = Target(config.dataset, JoinedDatasets).build()
     assert isinstance(source.parts["digits"], Digits)
     assert isinstance(source.parts["photographs"], ImageFolder)
     alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TrainConfig)
-    assert list(Target(alone.dataset).build(JoinedDatasets).parts) == ["mnist"]
+    assert list(Target(alone.dataset, JoinedDatasets).build().parts) == ["mnist"]

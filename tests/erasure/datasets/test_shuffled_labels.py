@@ -25,7 +25,7 @@ def shuffled(images: Source, label_seed: int = 0) -> ShuffledLabels:
 
 def composed_source(*overrides: str) -> ShuffledLabels:
     config = composed(TRAIN.name, ["dataset=shuffled_labels", *overrides], TrainConfig)
-    return Target(config.dataset).build(ShuffledLabels)
+    return Target(config.dataset, ShuffledLabels).build()
 
 
 def class_spread(part: LabelledImages) -> Tensor:

@@ -31,11 +31,11 @@ class SweepJob:
 class Sweep:
     """The directory runs/sweeps/NAME: sweep.json, plan.json, error-RUN.json of a run that failed, tables and figure.
 
-    NAME says what is asked for, so that the same command finds it when it is launched again. Which runs have finished
-    is not noted here: they have a result.json.
+    NAME is derived from the command line, so that the same command finds the directory again. Finished runs are not
+    listed here: they have a result.json.
 
     Attributes:
-        detached: whether the jobs go on after this process.
+        detached: whether the jobs continue after this process.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -68,7 +68,7 @@ class Sweep:
             temporary.replace(self.directory / REQUEST)
 
     def plan(self, jobs: Sequence[SweepJob]) -> None:
-        """Write plan.json, the jobs of this launch, and delete the errors of earlier ones: they are tried again.
+        """Write plan.json, the jobs of this launch, and delete the errors of earlier launches.
 
         Raises:
             ValueError: the directory holds a link, which could be written through.
@@ -109,7 +109,7 @@ class Sweep:
         try:
             noted = _read(self._error(run), {"error": str, "exit_code": int})
         except FileNotFoundError:
-            return f"ended without a word: killed? launch the sweep again to continue {run}", FAILED
+            return f"no result or error recorded; probably killed: launch the sweep again to continue {run}", FAILED
         except ValueError as error:
             return f"{error}: launch the sweep again", FAILED
         return noted["error"], noted["exit_code"]
@@ -125,7 +125,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class KeptTables:
-    """The text printed with the tables and figures of finished runs, in tables.json beside them.
+    """The printed text of the tables and figures of finished runs, in tables.json beside them.
 
     Attributes:
         directory: where tables and figures are.
@@ -164,7 +164,7 @@ class KeptTables:
 
 
 def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
-    """Read values from a file of a sweep, which anybody may have written.
+    """Read values from a file of a sweep, which may be untrusted.
 
     Raises:
         ValueError: it is damaged, or lacks a value that is known to be there, of its type.
@@ -184,7 +184,7 @@ def _has(values: Any, known: Mapping[str, type]) -> bool:
 def sweep_name(command: str, overrides: Sequence[str]) -> str:
     """Return the name of a sweep's folder, and of its group on W&B: command, experiment, and a digest of the overrides.
 
-    It is the same when the sweep is launched again, wherever and through whatever launcher.
+    It is the same when the sweep is launched again, on any machine and with any launcher.
     """
     requested = sorted(override for override in overrides if not override.lstrip("+~").startswith(_ELSEWHERE))
     experiments = [override.partition("=")[2] for override in requested if override.startswith("+experiment=")]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from conf.sweep_files import KeptTables, Sweep, SweepJob, sweep_name
 from erasure.store.checked_files import write_json
+from harness.sweep_files import KeptTables, Sweep, SweepJob, sweep_name
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,10 @@ def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:
     assert sweep.planned() == jobs
     sweep.fail("a", "mdl.num_chunks=500", 2)
     assert sweep.refused() == {"a": "mdl.num_chunks=500"}
-    assert sweep.error_of("b") == ("ended without a word: killed? launch the sweep again to continue b", 1)
+    assert sweep.error_of("b") == (
+        "no result or error recorded; probably killed: launch the sweep again to continue b",
+        1,
+    )
     sweep.plan(jobs[1:])
     assert not sweep.failed("a")
     assert sweep.planned() == [SweepJob(0, [], tmp_path / "b")]

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,17 +28,16 @@ from conf.command_process import (
     FAILED,
     exit_code,
     let_threads_sleep,
-    print_anywhere,
     require_current_folder,
 )
-from conf.compose import VERSION_BASE, typed_overrides
+from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
 from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.sweep_files import KeptTables, Sweep
-from conf.target_class import READ_RESULT, config_of, imported
-from conf.terminal import printable, show_log
+from conf.target_class import config_of
+from conf.terminal import print_anywhere, printable, show_log
+from harness.sweep_files import KeptTables, Sweep
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +54,21 @@ _SHOWN_CONFIGS = ("job", "hydra", "all")
 _INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Command:
-    """A command `python -m <name>`. Its functions import what they use, so that help and wrong keys need no torch.
+    """A command `python -m NAME`, which Hydra calls with the configuration of a run, or of each run of a sweep.
+
+    Its functions import what they use, so that help and wrong keys need no torch. Launchers pickle it for other
+    processes.
 
     Attributes:
-        name: of the package and of its primary configuration.
+        name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
-        experiment: configuration (`conf.target_class.config_of`) -> its `harness.experiment.Experiment`.
-        headline: the result in one line.
-        summarise: (finished results, directory for files) -> prints tables and paths.
+        experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.target_class.config_of`).
+        headline: returns a result in one line.
+        summarise: prints tables and paths of finished results; takes the results and the directory for files.
+        sweep: the sweep that is carried out, set by the sweeper; None for a single run.
+        exit_code: of a single run; 0 with --cfg, --info and the like.
     """
 
     name: str
@@ -72,6 +76,73 @@ class Command:
     experiment: Callable[[Any], Any]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
+    sweep: Sweep | None = field(default=None, init=False)
+    exit_code: int = field(default=0, init=False)
+
+    def run_directory(self, config: DictConfig) -> Path:
+        """Return the directory of the run that a composed configuration asks for.
+
+        Raises:
+            ConfigError: it cannot be run.
+        """
+        return self._experiment(config).run.directory
+
+    def _experiment(self, config: DictConfig) -> Any:
+        try:
+            return self.experiment(validate(plain(config), config_of(self.name)))
+        finally:
+            if not gc.get_freeze_count():
+                gc.freeze()  # later collections skip all that was imported
+            gc.enable()
+
+    def __call__(self, config: DictConfig, planned: str = "", *, wait: bool = True) -> None:
+        """Carry out one run and show an error. In a sweep the error is also noted, and raised for the launcher.
+
+        Args:
+            config: the composed configuration.
+            planned: in a sweep, the id that the run had at its launch.
+            wait: whether to wait while another process computes the run; otherwise it is passed over then.
+        """
+        print_anywhere()  # also in a sweep's other processes
+        hydra_config = HydraConfig.get()
+        # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
+        os.chdir(hydra_config.runtime.cwd)
+        overrides = typed_overrides(hydra_config.overrides)
+        if self.sweep is not None:
+            log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
+        try:
+            self._carry_out(config, hydra_config, planned, wait=wait)
+        except Exception as error:
+            bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
+            line = explain(error, self.name, overrides)
+            self.exit_code = BAD_CONFIG if bad_config else FAILED
+            notes = getattr(error, "__notes__", [])
+            if not (bad_config or notes or isinstance(error, (OSError, MemoryError))):  # log.txt lacks it
+                print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
+            _complain("; ".join([line, *([] if bad_config else notes)]))
+            if self.sweep is not None:
+                self.sweep.fail(planned, line, self.exit_code)
+                raise
+
+    def _carry_out(self, config: DictConfig, hydra_config: Any, planned: str, *, wait: bool) -> None:
+        started, sweep = time.monotonic(), self.sweep
+        if sweep is None and hydra_config.sweeper.get("params"):
+            raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
+        if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
+            raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
+        experiment = self._experiment(config)
+        if sweep is not None and (now := experiment.run.directory.name) != planned:
+            raise ConfigError(
+                f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
+                "undo that, or launch the sweep again"
+            )
+        result = experiment.carry_out(sweep.directory.name if sweep else None, wait=wait)
+        if result is None:
+            log.info("another process computes %s: passed over", experiment.run.directory.name)
+            return
+        print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
+        if sweep is None:
+            self.exit_code = _summarise(self, [result], experiment.run.directory)
 
 
 def main(command: Command) -> None:
@@ -91,7 +162,7 @@ def main(command: Command) -> None:
         sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
     try:
-        sys.exit(exit_code(functools.partial(_run, command), command.name))
+        sys.exit(exit_code(functools.partial(_run, replace(command)), command.name))
     finally:
         if "triton" in sys.modules:  # imported by timm's networks; at exit it would report frozen objects as leaks
             gc.unfreeze()
@@ -103,11 +174,10 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
-    sys.argv[1:] = _flags_first(sys.argv[1:])
+    sys.argv[1:] = with_left_out_options(command.name, _flags_first(sys.argv[1:]))
     _require_launchers_by_name(sys.argv[1:])
-    task = Task(command)
     try:
-        hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(task)()
+        hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(command)()
     except (AssertionError, AttributeError, TypeError) as error:
         words = [word for word in sys.argv[1:] if re.match(r"[+~]*hydra\.(?!launcher)", word)]
         if not words:
@@ -115,7 +185,7 @@ def _run(command: Command) -> int:
         raise ConfigError(
             f"{' '.join(words)}: Hydra cannot use this value ({str(error) or 'see its documentation'})"
         ) from error
-    return task.exit_code if task.sweep is None else _end_sweep(command, task.sweep)
+    return command.exit_code if command.sweep is None else end_sweep(command, command.sweep)
 
 
 def _flags_first(words: Sequence[str]) -> list[str]:
@@ -160,97 +230,14 @@ def _require_launchers_by_name(words: Sequence[str]) -> None:
             raise ConfigError(f"{word}: choose how a sweep runs by name: {names}")
 
 
-def run_path(command: Command, config: DictConfig) -> Path:
-    """Return the directory of the run that a composed configuration asks for.
-
-    Raises:
-        ConfigError: it cannot be run.
-    """
-    return _experiment(command, config).run.directory
-
-
-def _experiment(command: Command, config: DictConfig) -> Any:
-    try:
-        return command.experiment(validate(plain(config), config_of(command.name)))
-    finally:
-        if not gc.get_freeze_count():
-            gc.freeze()  # later collections skip all that was imported
-        gc.enable()
-
-
-class Task:
-    """A command as Hydra calls it: with the configuration of a run, or of each run of a sweep.
-
-    Launchers pickle it for other processes.
-
-    Attributes:
-        command: the command.
-        sweep: the sweep that is carried out, set by the sweeper; None for a single run.
-        exit_code: of a single run; 0 with --cfg, --info and the like.
-    """
-
-    def __init__(self, command: Command) -> None:
-        self.command = command
-        self.sweep: Sweep | None = None
-        self.exit_code = 0
-
-    def __call__(self, config: DictConfig, planned: str = "", *, wait: bool = True) -> None:
-        """Carry out one run and show an error. In a sweep the error is also noted, and raised for the launcher.
-
-        Args:
-            config: the composed configuration.
-            planned: in a sweep, the id that the run had at its launch.
-            wait: whether to wait while another process computes the run; otherwise it is passed over then.
-        """
-        print_anywhere()  # also in a sweep's other processes
-        hydra_config = HydraConfig.get()
-        # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
-        os.chdir(hydra_config.runtime.cwd)
-        overrides = typed_overrides(hydra_config.overrides)
-        if self.sweep is not None:
-            log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
-        try:
-            self._carry_out(config, hydra_config, planned, wait=wait)
-        except Exception as error:
-            bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
-            line = explain(error, self.command.name, overrides)
-            self.exit_code = BAD_CONFIG if bad_config else FAILED
-            notes = getattr(error, "__notes__", [])
-            if not (bad_config or notes or isinstance(error, (OSError, MemoryError))):  # log.txt lacks it
-                print(printable(traceback.format_exc(), lines=True), end="", file=sys.stderr)
-            _complain("; ".join([line, *([] if bad_config else notes)]))
-            if self.sweep is not None:
-                self.sweep.fail(planned, line, self.exit_code)
-                raise
-
-    def _carry_out(self, config: DictConfig, hydra_config: Any, planned: str, *, wait: bool) -> None:
-        started, sweep = time.monotonic(), self.sweep
-        if sweep is None and hydra_config.sweeper.get("params"):
-            raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
-        if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
-            raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        experiment = _experiment(self.command, config)
-        if sweep is not None and (now := experiment.run.directory.name) != planned:
-            raise ConfigError(
-                f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
-                "undo that, or launch the sweep again"
-            )
-        result = experiment.carry_out(sweep.directory.name if sweep else None, wait=wait)
-        if result is None:
-            log.info("another process computes %s: passed over", experiment.run.directory.name)
-            return
-        headline = self.command.headline(result)
-        print(f"{result.run_id}: {headline}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if sweep is None:
-            self.exit_code = _summarise(self.command, [result], experiment.run.directory)
-
-
-def _end_sweep(command: Command, sweep: Sweep) -> int:
+def end_sweep(command: Command, sweep: Sweep) -> int:
     """Show the sweep's tables and the errors of its jobs; return the exit code."""
     if sweep.detached:
         print(f"to look at it: {sweep.status_command}")
         return 0
-    jobs, finished, failed, read_result = sweep.planned(), [], [], imported(READ_RESULT)
+    from harness.result import read_result
+
+    jobs, finished, failed = sweep.planned(), [], []
     for job in jobs:
         path = job.run / "result.json"
         try:
