@@ -1,8 +1,9 @@
 """QLEACE as the paper's authors fitted it: low precision, shrinkage, a truncating pseudo-inverse. A reproduction."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from erasure.torch_modes import without_autocast
 
 log = logging.getLogger(__name__)
 
+Precision = Literal["float64", "float32", "bfloat16"]
 _MAX_ROUNDS = 100
 
 
@@ -53,8 +55,9 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         cls,
         moments: ClassMoments,
         *,
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "float32",
         shrinkage: bool = True,
+        truncation: Precision | None = None,
     ) -> Self:
         """Fit from class moments.
 
@@ -62,22 +65,24 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             moments: of the data to erase; at least two examples per class.
             precision: of every matrix product; eigendecompositions are float64, rounded to this precision.
             shrinkage: shrink class covariances towards a multiple of the identity (Bodnar, Gupta & Parolya 2014).
+            truncation: dtype whose ε sets the threshold below which eigenvalues are dropped; None for `precision`. With
+                "float64" only eigenvalues are dropped that are zero to its rounding.
 
         Raises:
             ValueError: a class with fewer than two examples.
         """
         moments.require_examples()
-        dtype = getattr(torch, precision)
+        dtype, epsilon = getattr(torch, precision), torch.finfo(getattr(torch, truncation or precision)).eps
         k = moments.num_classes
         covariances = [
             shrunk(moments.covariance(j).to(dtype), n) if shrinkage else (moments.covariance(j) * n / (n - 1)).to(dtype)
             for j, n in enumerate(moments.sizes)
         ]
-        target = _barycenter(covariances, moments.weights.to(dtype))
+        target = _barycenter(covariances, moments.weights.to(dtype), epsilon)
         maps, ranks = [], []
         for j, covariance in enumerate(covariances):
             report_progress("truncated QLEACE", (_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
-            root, inverse_root, rank = _roots(covariance)
+            root, inverse_root, rank = _roots(covariance, epsilon)
             maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
             ranks.append(rank)
         log.info("%s keeps %d to %d of %d directions per class", cls.__name__, min(ranks), max(ranks), moments.dim)
@@ -88,6 +93,11 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             maps=torch.stack(maps),
             ranks=tuple(ranks),
         )
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out `truncation` at its default: runs from before that option keep their ids."""
+        return {key: value for key, value in options.items() if (key, value) != ("truncation", None)}
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:
@@ -119,24 +129,24 @@ def _root(matrix: Tensor) -> Tensor:
     return vectors * values.sqrt() @ vectors.T
 
 
-def _roots(matrix: Tensor) -> tuple[Tensor, Tensor, int]:
+def _roots(matrix: Tensor, epsilon: float) -> tuple[Tensor, Tensor, int]:
     """Return the square root, its truncating pseudo-inverse, and the number of eigenvalues that the latter keeps."""
     values, vectors = _eigen(matrix)
-    significant = values > values[-1] * len(matrix) * torch.finfo(matrix.dtype).eps
+    significant = values > values[-1] * len(matrix) * epsilon
     inverse = torch.where(significant, values.rsqrt(), 0.0)
     return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(significant.sum())
 
 
-def _barycenter(covariances: list[Tensor], weights: Tensor) -> Tensor:
+def _barycenter(covariances: list[Tensor], weights: Tensor, epsilon: float) -> Tensor:
     """Return the Bures-Wasserstein barycenter by the fixed point of Álvarez-Esteban et al. 2016 (equation 7).
 
-    It stops once the barycenter's loss falls by no more than ε, which rounding decides.
+    It stops once the barycenter's loss falls by no more than the ε of its dtype, which rounding decides.
     """
     barycenter = sum((w * c for w, c in zip(weights, covariances, strict=True)), torch.zeros_like(covariances[0]))
     average_trace = barycenter.trace()
     loss = torch.tensor(torch.inf)
     for round_ in range(_MAX_ROUNDS):
-        root, inverse_root, _ = _roots(barycenter)
+        root, inverse_root, _ = _roots(barycenter, epsilon)
         inner = torch.zeros_like(barycenter)
         for j, (weight, covariance) in enumerate(zip(weights, covariances, strict=True)):
             done = (round_ + j / len(covariances)) / (_MAX_ROUNDS + 1)
