@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -23,10 +23,11 @@ _MAX_ROUNDS = 100
 class TruncatedQleaceEraser(ClassMapsEraser):
     """Reproduce the QLEACE of the paper's code, which keeps a different subspace for every class.
 
-    The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16, and
-    drops every eigenvalue λ ≤ λ_max · d · ε of a class covariance from its pseudo-inverse square root. Images of class
-    j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away. Class
-    means come out equal; class covariances do not. Use `QleaceEraser`, which is exact, unless you study that effect.
+    The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16,
+    shrinks class covariances, and drops every eigenvalue λ ≤ λ_max · d · ε from a pseudo-inverse square root. Images of
+    class j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away.
+    Class means come out equal; class covariances do not. Each of the three can be switched off; without any of them
+    this is QLEACE. Use `QleaceEraser`, which is exact, unless you study their effects.
 
     Attributes:
         means: class means m_j, [k, d].
@@ -50,6 +51,13 @@ class TruncatedQleaceEraser(ClassMapsEraser):
     erased_order: ClassVar[int] = 1
 
     @classmethod
+    def require_options(cls, **options: Any) -> None:
+        for name in ("precision", "truncation"):
+            allowed = (*get_args(Precision), *((None,) if name == "truncation" else ()))
+            if options.get(name, "float32") not in allowed:
+                raise ValueError(f"{name}={options[name]!r}: choose one of {', '.join(map(str, allowed))}")
+
+    @classmethod
     @without_autocast
     def from_moments(
         cls,
@@ -69,8 +77,9 @@ class TruncatedQleaceEraser(ClassMapsEraser):
                 "float64" only eigenvalues are dropped that are zero to its rounding.
 
         Raises:
-            ValueError: a class with fewer than two examples.
+            ValueError: a class with fewer than two examples, or a dtype that is not one of these.
         """
+        cls.require_options(precision=precision, truncation=truncation)
         moments.require_examples()
         dtype, epsilon = getattr(torch, precision), torch.finfo(getattr(torch, truncation or precision)).eps
         k = moments.num_classes
