@@ -152,7 +152,8 @@ class Experiment(Generic[C_co]):
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
-        described |= {"dataset": dataset, "model": self.model_identity}
+        eraser = Target(self.config.eraser).resolve(Eraser).identity(described["eraser"])
+        described |= {"dataset": dataset, "model": self.model_identity, "eraser": eraser}
         return run_id(self.command, described, self.code())
 
     @functools.cached_property

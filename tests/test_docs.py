@@ -4,6 +4,7 @@ import csv
 import inspect
 import re
 import textwrap
+from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import erasure
+from harness.result import TrainedResult, read_result
 from harness.results import load
 from harness.statistics import Spread
 from scripts.report import main as report
@@ -93,6 +95,16 @@ def test_the_page_on_the_learning_order_has_the_numbers_of_the_runs_that_are_kep
                 shown += f", {('one seed', 'two seeds', 'three seeds', 'four seeds')[len(known) - 1]}"
             end = mean(losses[-1] for _, losses, _ in of_seeds)
             assert re.search(rf"\| {shown} \({end:.2f}\) \|", page), (run, name)
+
+
+def test_the_page_on_truncated_qleace_has_the_losses_of_the_runs_that_are_kept() -> None:
+    page, losses = (ROOT / "docs/study_details.md").read_text(), defaultdict(list)
+    for path in (ROOT / "docs/study_truncation").glob("*/result.json"):
+        result = read_result(path)
+        assert isinstance(result, TrainedResult)
+        losses[str(result.config["eraser"])] += result.final.loss_bits
+    assert len(losses) >= 5
+    assert [bits for bits in losses.values() if f"| {Spread.of(bits):.3f} | {len(bits)} |" not in page] == []
 
 
 @pytest.mark.parametrize("name", erasure.__all__)

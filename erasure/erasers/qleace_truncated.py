@@ -1,8 +1,9 @@
 """QLEACE as the paper's authors fitted it: low precision, shrinkage, a truncating pseudo-inverse. A reproduction."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from erasure.torch_modes import without_autocast
 
 log = logging.getLogger(__name__)
 
+Precision = Literal["float64", "float32", "bfloat16"]
 _MAX_ROUNDS = 100
 
 
@@ -21,10 +23,11 @@ _MAX_ROUNDS = 100
 class TruncatedQleaceEraser(ClassMapsEraser):
     """Reproduce the QLEACE of the paper's code, which keeps a different subspace for every class.
 
-    The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16, and
-    drops every eigenvalue λ ≤ λ_max · d · ε of a class covariance from its pseudo-inverse square root. Images of class
-    j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away. Class
-    means come out equal; class covariances do not. Use `QleaceEraser`, which is exact, unless you study that effect.
+    The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16,
+    shrinks class covariances, and drops every eigenvalue λ ≤ λ_max · d · ε from a pseudo-inverse square root. Images of
+    class j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away.
+    Class means come out equal; class covariances do not. Each of the three can be switched off; without any of them
+    this is QLEACE. Use `QleaceEraser`, which is exact, unless you study their effects.
 
     Attributes:
         means: class means m_j, [k, d].
@@ -48,13 +51,21 @@ class TruncatedQleaceEraser(ClassMapsEraser):
     erased_order: ClassVar[int] = 1
 
     @classmethod
+    def require_options(cls, **options: Any) -> None:
+        for name in ("precision", "truncation"):
+            allowed = (*get_args(Precision), *((None,) if name == "truncation" else ()))
+            if options.get(name, "float32") not in allowed:
+                raise ValueError(f"{name}={options[name]!r}: choose one of {', '.join(map(str, allowed))}")
+
+    @classmethod
     @without_autocast
     def from_moments(
         cls,
         moments: ClassMoments,
         *,
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "float32",
         shrinkage: bool = True,
+        truncation: Precision | None = None,
     ) -> Self:
         """Fit from class moments.
 
@@ -62,22 +73,25 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             moments: of the data to erase; at least two examples per class.
             precision: of every matrix product; eigendecompositions are float64, rounded to this precision.
             shrinkage: shrink class covariances towards a multiple of the identity (Bodnar, Gupta & Parolya 2014).
+            truncation: dtype whose ε sets the threshold below which eigenvalues are dropped; None for `precision`. With
+                "float64" only eigenvalues are dropped that are zero to its rounding.
 
         Raises:
-            ValueError: a class with fewer than two examples.
+            ValueError: a class with fewer than two examples, or a dtype that is not one of these.
         """
+        cls.require_options(precision=precision, truncation=truncation)
         moments.require_examples()
-        dtype = getattr(torch, precision)
+        dtype, epsilon = getattr(torch, precision), torch.finfo(getattr(torch, truncation or precision)).eps
         k = moments.num_classes
         covariances = [
             shrunk(moments.covariance(j).to(dtype), n) if shrinkage else (moments.covariance(j) * n / (n - 1)).to(dtype)
             for j, n in enumerate(moments.sizes)
         ]
-        target = _barycenter(covariances, moments.weights.to(dtype))
+        target = _barycenter(covariances, moments.weights.to(dtype), epsilon)
         maps, ranks = [], []
         for j, covariance in enumerate(covariances):
             report_progress("truncated QLEACE", (_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
-            root, inverse_root, rank = _roots(covariance)
+            root, inverse_root, rank = _roots(covariance, epsilon)
             maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
             ranks.append(rank)
         log.info("%s keeps %d to %d of %d directions per class", cls.__name__, min(ranks), max(ranks), moments.dim)
@@ -88,6 +102,11 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             maps=torch.stack(maps),
             ranks=tuple(ranks),
         )
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out `truncation` at its default: runs from before that option keep their ids."""
+        return {key: value for key, value in options.items() if (key, value) != ("truncation", None)}
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:
@@ -119,24 +138,24 @@ def _root(matrix: Tensor) -> Tensor:
     return vectors * values.sqrt() @ vectors.T
 
 
-def _roots(matrix: Tensor) -> tuple[Tensor, Tensor, int]:
+def _roots(matrix: Tensor, epsilon: float) -> tuple[Tensor, Tensor, int]:
     """Return the square root, its truncating pseudo-inverse, and the number of eigenvalues that the latter keeps."""
     values, vectors = _eigen(matrix)
-    significant = values > values[-1] * len(matrix) * torch.finfo(matrix.dtype).eps
+    significant = values > values[-1] * len(matrix) * epsilon
     inverse = torch.where(significant, values.rsqrt(), 0.0)
     return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(significant.sum())
 
 
-def _barycenter(covariances: list[Tensor], weights: Tensor) -> Tensor:
+def _barycenter(covariances: list[Tensor], weights: Tensor, epsilon: float) -> Tensor:
     """Return the Bures-Wasserstein barycenter by the fixed point of Álvarez-Esteban et al. 2016 (equation 7).
 
-    It stops once the barycenter's loss falls by no more than ε, which rounding decides.
+    It stops once the barycenter's loss falls by no more than the ε of its dtype, which rounding decides.
     """
     barycenter = sum((w * c for w, c in zip(weights, covariances, strict=True)), torch.zeros_like(covariances[0]))
     average_trace = barycenter.trace()
     loss = torch.tensor(torch.inf)
     for round_ in range(_MAX_ROUNDS):
-        root, inverse_root, _ = _roots(barycenter)
+        root, inverse_root, _ = _roots(barycenter, epsilon)
         inner = torch.zeros_like(barycenter)
         for j, (weight, covariance) in enumerate(zip(weights, covariances, strict=True)):
             done = (round_ + j / len(covariances)) / (_MAX_ROUNDS + 1)

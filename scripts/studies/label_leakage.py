@@ -33,7 +33,7 @@ from erasure.store.cache import Cache
 from harness.experiment import Experiment, erased
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.erased_dataset_from_overrides import erased_by, job_under, require_images
+from scripts.erased_dataset_from_overrides import job_under, require_images
 
 _VARIES = 1e-9  # smallest variance, relative to the largest; rounding to float32 leaves 1e-14
 _OUTSIDE = 0.05  # grey levels beyond the range by rounding: stored images are float32
@@ -144,7 +144,7 @@ def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], 
 def show(chosen: argparse.Namespace) -> int:
     experiment = job_under(chosen.eraser, chosen.overrides)
     require_maps_of_classes(experiment)
-    before, after = erased_by("control", chosen.overrides), erased(experiment)
+    before, after = erased(experiment.control()), erased(experiment)
     require_images(before)
     subspace_table(after).show()
     levels = raw_images(experiment.source, Cache(experiment.config.cache_dir)).max_value

@@ -1,10 +1,13 @@
 """The reproduction of the paper's QLEACE: what concept-erasure computes, and the subspace that it leaves each class."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from erasure import QleaceEraser, TruncatedQleaceEraser
+from erasure.erasers.qleace import ClassMapsEraser
 
 
 def classes(per_class: int, d: int, variances: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -29,27 +32,65 @@ def test_it_computes_what_concept_erasure_computes(shrinkage: bool) -> None:
     torch.testing.assert_close(ours.maps.mT.float(), theirs.ot_maps, rtol=0, atol=2e-3)
 
 
-def test_every_class_keeps_a_subspace_of_its_own_that_gives_the_label_away() -> None:
-    variances = torch.cat([torch.ones(4), torch.full((36,), 1e-6)])  # float32 keeps λ > λ_max · 40 · 1.2e-7 = 4.8e-6
-    x, z = classes(400, 40, variances)
-    eraser = TruncatedQleaceEraser.fit(x, z, shrinkage=False)
-    assert eraser.ranks == (4, 4, 4)
-    bases = [torch.linalg.svd(a)[2][:4] for a in eraser.maps]  # each map's range
-    held_out, labels = classes(50, 40, variances)
+EXACT: dict[str, Any] = {"precision": "float64", "shrinkage": False, "truncation": "float64"}
+LEADING = 4  # of 40 directions; float32 keeps λ > λ_max · 40 · 1.2e-7 = 4.8e-6
+VARIANCES = torch.cat([torch.ones(LEADING), torch.full((36,), 1e-6)])
+
+
+def covariances_after(eraser: ClassMapsEraser, x: Tensor, z: Tensor) -> Tensor:
+    erased = eraser(x, z)
+    means = torch.stack([erased[z == j].mean(0) for j in range(3)])
+    assert (means - means.mean(0)).norm(dim=1).max() < 1e-5  # whatever the options
+    return torch.stack([erased[z == j].T.cov(correction=0) for j in range(3)])
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"precision": "float32"}, {"shrinkage": True}, {"truncation": "float32"}], ids=str
+)
+def test_class_covariances_are_equal_with_none_of_the_three_and_not_with_any(changed: dict[str, Any]) -> None:
+    x, z = classes(400, 40, VARIANCES)
+    x = x.double()
+    eraser = TruncatedQleaceEraser.fit(x, z, **EXACT | changed)
+    covariances = covariances_after(eraser, x, z)
+    gap = (covariances - covariances.mean(0)).norm(dim=(1, 2)).max() / covariances.mean(0).norm()
+    if changed:
+        assert gap > 0.1
+    else:
+        assert gap < 1e-8
+        assert (eraser(x, z) - QleaceEraser.fit(x, z, tolerance=1e-13)(x, z)).norm() < 1e-4 * x.norm()
+
+
+@pytest.mark.parametrize("options", [{"shrinkage": False}, EXACT | {"truncation": "float32"}], ids=str)
+def test_truncation_leaves_each_class_a_subspace_that_gives_its_label_away(options: dict[str, Any]) -> None:
+    x, z = classes(400, 40, VARIANCES)
+    eraser = TruncatedQleaceEraser.fit(x, z, **options)
+    assert eraser.ranks == (LEADING,) * 3
+    bases = [torch.linalg.svd(a)[2][:LEADING] for a in eraser.maps]  # each map's range
+    held_out, labels = classes(50, 40, VARIANCES)
     erased = eraser(held_out, labels).double() - eraser.mean
     outside = torch.stack([(erased - erased @ basis.T @ basis).norm(dim=1) for basis in bases], 1)
     assert (outside.argmin(1) == labels).all()
-    exact = QleaceEraser.fit(x.double(), z)
-    assert all(torch.linalg.matrix_rank(a) == 40 for a in exact.maps)
 
 
-def test_class_means_are_equal_and_covariances_are_not() -> None:
-    x, z = classes(400, 40, torch.cat([torch.ones(4), torch.full((36,), 1e-6)]))
-    erased = TruncatedQleaceEraser.fit(x, z, shrinkage=False)(x, z)
-    means = torch.stack([erased[z == j].mean(0) for j in range(3)])
-    covariances = torch.stack([erased[z == j].T.cov() for j in range(3)])
-    assert (means - means.mean(0)).norm(dim=1).max() < 1e-5
-    assert (covariances - covariances.mean(0)).norm(dim=(1, 2)).max() > 0.5 * covariances.mean(0).norm()
+@pytest.mark.parametrize("changed", [{}, {"shrinkage": True}], ids=str)
+def test_without_truncation_every_class_keeps_all_directions(changed: dict[str, Any]) -> None:
+    x, z = classes(400, 40, VARIANCES)
+    eraser = TruncatedQleaceEraser.fit(x, z, **EXACT | changed)
+    assert eraser.ranks == (40,) * 3
+    assert all(torch.linalg.matrix_rank(c) == 40 for c in covariances_after(eraser, x.double(), z))
+
+
+def test_the_default_truncation_is_no_part_of_an_identity() -> None:
+    older = {"precision": "float32", "shrinkage": True}
+    assert TruncatedQleaceEraser.identity(older | {"truncation": None}) == older
+    assert TruncatedQleaceEraser.identity(older | {"truncation": "float64"}) != older
+
+
+@pytest.mark.parametrize("option", ["precision", "truncation"])
+def test_another_dtype_is_refused(option: str) -> None:
+    chosen: dict[str, Any] = {option: "float16"}
+    with pytest.raises(ValueError, match=f"{option}='float16': choose one of float64, float32, bfloat16"):
+        TruncatedQleaceEraser.fit(torch.randn(6, 3), torch.arange(6) % 2, **chosen)
 
 
 def test_a_class_of_one_example_is_refused() -> None:
