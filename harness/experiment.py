@@ -152,7 +152,7 @@ class Experiment(Generic[C_co]):
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
-        eraser = Target(self.config.eraser).resolve(Eraser).identity(described["eraser"])
+        eraser = Target(self.config.eraser, Eraser).resolve().identity(described["eraser"])
         described |= {"dataset": dataset, "model": self.model_identity, "eraser": eraser}
         return run_id(self.command, described, self.code())
 
