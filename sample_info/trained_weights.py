@@ -38,7 +38,7 @@ class TrainedWeights:
             return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
-        """Refuse weights from which a model with these options cannot start, for each of these seeds.
+        """Raise unless a model with these options can start from the weights of each of these seeds.
 
         Raises:
             ValueError: a seed that was not trained, a parameter that differs in name or shape (the readout only counts

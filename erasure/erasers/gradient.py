@@ -250,5 +250,5 @@ def values(ends: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pull_back(ends: Tensor, gradient: Tensor, unit: Tensor) -> Tensor:
-    """Convert a gradient by values into a gradient by unconstrained numbers, in place."""
+    """Turn the gradient with respect to values into one with respect to unconstrained numbers, in place."""
     return gradient.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])

@@ -84,7 +84,7 @@ class Table:
         return " ".join([*(note for note in self.notes if note not in without), *self.remarks])
 
     def show(self, title: str = "", without: Sequence[str] = ()) -> None:
-        """Print it on stdout, below its title or another, and its notes but for some."""
+        """Print the table under a title, its own by default, and the notes except those in `without`."""
         columns = (RichColumn(_shown(heading), overflow="fold") for heading in self.headings)
         table = RichTable(
             *columns, box=box.SIMPLE_HEAD, pad_edge=False, title=_shown(title or self.title), title_justify="left"
