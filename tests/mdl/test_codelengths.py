@@ -171,6 +171,24 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
     assert "standard error over 3 paired seeds" in str(difference)
 
 
+@pytest.mark.parametrize("model", ["kernel", "linear"])
+@pytest.mark.parametrize("moved", [X + 1e8, X * 1e-50, X * 1e200 - 1e200, (1e9 * (1.7e9 + 100 * X)).astype(np.int64)])
+def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model: str, moved: NDArray) -> None:
+    """A column that float32 holds, and one that is constant, stay beside them."""
+    beside = np.c_[X[:, :1], np.full(240, 1e40)]
+
+    def losses(x: NDArray) -> NDArray:
+        x = np.c_[x, beside]
+        curve = codelength(x[:160], Y[:160], model, test=(x[160:], Y[160:]), **{**QUICK, "seeds": 1}).curve
+        return curve[["loss_bits", "test_loss_bits"]].to_numpy()
+
+    centred = (moved - moved[0]).astype(float)
+    np.testing.assert_allclose(losses(moved), losses(centred / np.abs(centred).max(0)), rtol=1e-3)
+    far = np.where(np.arange(240)[:, None] == 3, 1e300, X)
+    with pytest.raises(ValueError, match="test x exceeds float32 in row 3, on the scale of the training examples"):
+        codelength(X, Y, model, test=(far, Y), **QUICK)
+
+
 def test_a_difference_says_how_many_networks_were_not_trained() -> None:
     noise = RNG.integers(0, 2, 240)
     learnt, untrained = (codelength(x, noise, "mlp", **QUICK) for x in (noise[:, None] + 0.1 * X[:, :1], X))
