@@ -30,6 +30,7 @@ from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.examples_in_memory import (
     Examples,
+    in_native_order,
     name_of,
     on_device,
     predictor,
@@ -246,7 +247,7 @@ def codelength(
         bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
     else:
         trained = train_settings(settings, device)
-        built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
+        built = predictor(model, x, images.shape[1:], k)
         name = name_of(model, built)
         data = on_device(parts, where, trained.crop_padding, flip=flip)
         if isinstance(built, KernelModel) and code == "replay":
@@ -304,7 +305,7 @@ def _is_classifier(model: Any) -> bool:
 def _as_given(x: Any) -> Any:
     """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
     if hasattr(x, "iloc"):
-        return x
+        return in_native_order(x)
     array = as_tensor(x, "x", examples=True).detach().cpu()
     return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 

@@ -41,11 +41,12 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     if values.isna().any():
         raise ValueError(f"y has no label at place {int(values.isna().to_numpy().argmax())}: leave such examples out")
     if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
-        raise ValueError(f"y has type {values.dtype}: labels are integers or strings; cut real numbers into classes")
+        given = getattr(y, "dtype", values.dtype)
+        raise ValueError(f"y has type {given}: labels are integers or strings; cut real numbers into classes")
     try:
         positions, classes = pd.factorize(values, sort=True)
     except TypeError as error:
-        raise ValueError(f"y mixes types ({error}): give all labels one type") from error
+        raise ValueError(f"y cannot be sorted ({error}): pass integers, or strings such as an Enum's names") from error
     if len(classes) < 2:
         raise ValueError(f"y has {len(classes)} class: there is nothing to predict, need at least 2")
     return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
@@ -58,14 +59,34 @@ def _labels(y: Any, name: str) -> pd.Series:
         ValueError: another shape.
     """
     if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
+        y = y.detach().cpu()
+        y = (y.double() if y.is_floating_point() else y).numpy()  # NumPy has no bfloat16
+    elif isinstance(y, list | tuple):  # equal tensors have different hashes, and arrays have none
+        y = [value.tolist() if _is_array(value) else value for value in y]
     shape = np.shape(y)
     if len(shape) == 2 and shape[1] == 1:
         y = y.iloc[:, 0] if hasattr(y, "iloc") else np.asarray(y)[:, 0]
     elif len(shape) != 1 or not shape[0]:
         hint = "; of one-hot rows pass y.argmax(1)" if len(shape) == 2 else ""
         raise ValueError(f"{name} has shape {list(shape)}: need one label for each example, [n]{hint}")
-    return pd.Series(y)
+    labels = pd.Series(y)
+    if labels.dtype == object and any(map(_is_array, labels)):
+        return _labels(labels.tolist(), name)
+    return in_native_order(labels.to_frame()).iloc[:, 0]
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is a tensor or an array, which may have no axes."""
+    return hasattr(value, "tolist") and not isinstance(value, np.generic)
+
+
+def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the byte order of this machine, the only one that pandas selects and compares in."""
+    native = [dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype for dtype in frame.dtypes]
+    if native == [*frame.dtypes]:
+        return frame
+    columns = [column.astype(dtype) for (_, column), dtype in zip(frame.items(), native, strict=True)]
+    return pd.concat(columns, axis=1)
 
 
 def as_images(x: Any, n: int, name: str = "x") -> Tensor:
@@ -179,14 +200,21 @@ def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
     return replace(settings, precision=precision)
 
 
-def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
-    """Return the predictor that an argument of `codelength` or `fit` stands for."""
+def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classifier | KernelModel:
+    """Return the predictor of k outputs that an argument of `codelength` or `fit` stands for.
+
+    Args:
+        model: the argument.
+        x: examples as given, in whose shape other modules take them.
+        input_shape: shape of an example as an image, [C, H, W].
+        k: number of outputs.
+    """
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
     if hasattr(model, "fit") and hasattr(model, "predict"):
         raise ValueError(f"model={type(model).__name__}: pass a scikit-learn classifier that has predict_proba")
     if isinstance(model, nn.Module) or callable(model):
-        return AnyModule(model, example_shape, k)
+        return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
     name = options.get("name")
     if name not in choices("model"):

@@ -152,7 +152,7 @@ def fit(
     splits, classes = splits_of(x, y, validation, test)
     trained, seeds, where = train_settings(settings, device), require_seeds(seeds), pick_device(device)
     images = splits["train"].images
-    built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), len(classes))
+    built = predictor(model, x, images.shape[1:], len(classes))
     if not isinstance(built, Classifier):
         raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
     name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)

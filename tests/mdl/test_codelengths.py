@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -121,7 +122,7 @@ def test_a_classifier_of_scikit_learn_costs_what_a_plain_loop_says() -> None:
 
 
 def test_a_network_costs_what_a_plain_torch_loop_says_within_its_seeds() -> None:
-    sizes, seeds = [40, 120, 240], 5
+    sizes, seeds = [40, 120, 240], 3
     x, y = torch.tensor(X, dtype=torch.float32), torch.tensor(Y == "right").long()
     plain = []
     for seed in range(seeds):
@@ -187,6 +188,51 @@ def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model
     far = np.where(np.arange(240)[:, None] == 3, 1e300, X)
     with pytest.raises(ValueError, match="test x exceeds float32 in row 3, on the scale of the training examples"):
         codelength(X, Y, model, test=(far, Y), **QUICK)
+
+
+def in_objects(values: list[Any]) -> NDArray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [torch.tensor(label) for label in XOR],
+        [torch.tensor([label]) for label in XOR],
+        [np.array(label) for label in XOR],
+        [*XOR],
+        [bool(label) for label in XOR],
+        [IntEnum("Side", "LEFT RIGHT")(label + 1) for label in XOR],
+        in_objects([torch.tensor(label) for label in XOR]),
+        pd.Series([torch.tensor(label) for label in XOR]),
+        XOR.astype(">i4"),
+        pd.DataFrame({"y": XOR.astype(">i4")}),
+        torch.tensor(XOR).bfloat16(),  # labels of other examples may be floats
+    ],
+)
+def test_labels_in_any_container_are_the_same_classes(given: Any) -> None:
+    options: dict[str, Any] = {"seeds": 1, "sizes": 3, "test": (X, given)}
+    y = XOR if isinstance(given, torch.Tensor) else given
+    code = codelength(X, y, GaussianNB(), **options)
+    right = codelength(X, XOR, GaussianNB(), seeds=1, sizes=3, test=(X, XOR))
+    assert code.num_classes == 2
+    assert code.total_bits == right.total_bits
+    pd.testing.assert_frame_equal(code.curve, right.curve)
+
+
+def test_examples_of_another_byte_order_or_in_bfloat16_are_taken() -> None:
+    right = codelength(X, Y, GaussianNB(), seeds=1, sizes=3).total_bits
+    other_order = X.astype(">f8")
+    for foreign in (other_order, pd.DataFrame(other_order), FRAME.assign(a=other_order[:, 0])):
+        assert codelength(foreign, Y, GaussianNB(), seeds=1, sizes=3).total_bits == right
+    half = torch.tensor(X).bfloat16()
+    listed, stacked = (
+        codelength(x, Y, nn.Linear(6, 2), seeds=1, sizes=2, settings="quick").total_bits
+        for x in ([*half], half.float())
+    )
+    assert listed == stacked
 
 
 def test_a_difference_says_how_many_networks_were_not_trained() -> None:
@@ -318,6 +364,9 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"y": X[:, 0]}, "labels are integers or strings"),
         ({"y": [None, *Y[1:]]}, "no label at place 0"),
         ({"y": ["a"] * 240}, "y has 1 class"),
+        ({"y": [*Enum("Side", "LEFT RIGHT")] * 120}, "y cannot be sorted.*strings such as an Enum's names"),
+        ({"y": in_objects([torch.tensor([1, label]) for label in XOR])}, r"y has shape \[240, 2\]"),
+        ({"y": torch.tensor(XOR).bfloat16()}, "y has type torch.bfloat16: labels are integers or strings"),
         ({"y": np.eye(2, dtype=int)[XOR]}, r"y has shape \[240, 2\].*y.argmax\(1\)"),
         ({"y": [None, *XOR[1:].tolist()]}, "no label at place 0"),
         (
