@@ -358,6 +358,8 @@ def _by_classifier(
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
     """Code by clones of a scikit-learn classifier, each fitted to a whole prefix; nothing stops them.
 
+    A `random_state` of None is the seed, in all parts of the classifier.
+
     Returns:
         costs of labels [S, N], codelengths by seed, and the learning curve.
     """
@@ -374,8 +376,9 @@ def _by_classifier(
             if not len(following) and tested is None:
                 continue  # nothing is left to code
             fitted: Any = clone(model)
-            if fitted.get_params().get("random_state", seed) is None:
-                fitted.set_params(random_state=seed)
+            for name, value in fitted.get_params().items():  # those of a pipeline's steps as well
+                if value is None and name.split("__")[-1] == "random_state":
+                    fitted.set_params(**{name: seed})
             if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
                 fitted.fit(_rows(x, known), z[known])
             rows.append({"n": n, "seed": seed, "loss_bits": math.nan})

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
@@ -243,6 +245,18 @@ def test_a_difference_says_how_many_networks_were_not_trained() -> None:
     assert untrained.untrained[1] == trainings
     said = f"the untrained network was scored in {of_noise} and {of_learnt} of {trainings} trainings"
     assert str(untrained - learnt).endswith(said)
+
+
+def test_a_random_classifier_in_a_pipeline_takes_the_seed_and_keeps_its_own() -> None:
+    def bits(state: int | None, *seeds: int) -> list[float]:
+        tree = DecisionTreeClassifier(splitter="random", max_depth=2, random_state=state)
+        model = make_pipeline(StandardScaler(), tree)
+        code = codelength(X, Y, model, seeds=seeds, sizes=3)
+        assert tree.random_state == state
+        return [*code.total_bits]
+
+    assert bits(None, 3, 4) == bits(3, 3) + bits(4, 4)
+    assert bits(3, 4) != bits(4, 4)
 
 
 def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_code() -> None:
