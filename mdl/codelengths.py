@@ -30,6 +30,7 @@ from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.examples_in_memory import (
     Examples,
+    in_native_order,
     name_of,
     on_device,
     predictor,
@@ -246,7 +247,7 @@ def codelength(
         bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
     else:
         trained = train_settings(settings, device)
-        built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), k)
+        built = predictor(model, x, images.shape[1:], k)
         name = name_of(model, built)
         data = on_device(parts, where, trained.crop_padding, flip=flip)
         if isinstance(built, KernelModel) and code == "replay":
@@ -304,7 +305,7 @@ def _is_classifier(model: Any) -> bool:
 def _as_given(x: Any) -> Any:
     """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
     if hasattr(x, "iloc"):
-        return x
+        return in_native_order(x)
     array = as_tensor(x, "x", examples=True).detach().cpu()
     return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 
@@ -357,6 +358,8 @@ def _by_classifier(
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
     """Code by clones of a scikit-learn classifier, each fitted to a whole prefix; nothing stops them.
 
+    A `random_state` of None is the seed, in all parts of the classifier.
+
     Returns:
         costs of labels [S, N], codelengths by seed, and the learning curve.
     """
@@ -373,8 +376,9 @@ def _by_classifier(
             if not len(following) and tested is None:
                 continue  # nothing is left to code
             fitted: Any = clone(model)
-            if fitted.get_params().get("random_state", seed) is None:
-                fitted.set_params(random_state=seed)
+            for name, value in fitted.get_params().items():  # those of a pipeline's steps as well
+                if value is None and name.split("__")[-1] == "random_state":
+                    fitted.set_params(**{name: seed})
             if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
                 fitted.fit(_rows(x, known), z[known])
             rows.append({"n": n, "seed": seed, "loss_bits": math.nan})

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -120,7 +119,7 @@ def unique_information(
             f"held_out has examples {list(others.images.shape[1:])}, but x has {list(images.shape[1:])}: "
             "give equal shapes"
         )
-    network = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), outputs)
+    network = predictor(model, x, images.shape[1:], outputs)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
     options = preset("sample_info", "default")

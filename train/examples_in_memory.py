@@ -3,7 +3,7 @@
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from train.settings import TrainSettings
 log = logging.getLogger(__name__)
 Examples = tuple[Any, Any]  # x and y
 
+_ROUNDED = 1e-11  # largest standard deviation, relative to the largest value, that is taken for float64 rounding
+_ARGUMENTS = {"train": "x", "validation": "validation x", "test": "test x", "held_out": "held_out"}  # in messages
+
 
 def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     """Return positions of the classes, [n] int64, and the classes, sorted.
@@ -38,11 +41,12 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     if values.isna().any():
         raise ValueError(f"y has no label at place {int(values.isna().to_numpy().argmax())}: leave such examples out")
     if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
-        raise ValueError(f"y has type {values.dtype}: labels are integers or strings; cut real numbers into classes")
+        given = getattr(y, "dtype", values.dtype)
+        raise ValueError(f"y has type {given}: labels are integers or strings; cut real numbers into classes")
     try:
         positions, classes = pd.factorize(values, sort=True)
     except TypeError as error:
-        raise ValueError(f"y mixes types ({error}): give all labels one type") from error
+        raise ValueError(f"y cannot be sorted ({error}): pass integers, or strings such as an Enum's names") from error
     if len(classes) < 2:
         raise ValueError(f"y has {len(classes)} class: there is nothing to predict, need at least 2")
     return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
@@ -55,18 +59,41 @@ def _labels(y: Any, name: str) -> pd.Series:
         ValueError: another shape.
     """
     if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
+        y = y.detach().cpu()
+        y = (y.double() if y.is_floating_point() else y).numpy()  # NumPy has no bfloat16
+    elif isinstance(y, list | tuple):  # equal tensors have different hashes, and arrays have none
+        y = [value.tolist() if _is_array(value) else value for value in y]
     shape = np.shape(y)
     if len(shape) == 2 and shape[1] == 1:
         y = y.iloc[:, 0] if hasattr(y, "iloc") else np.asarray(y)[:, 0]
     elif len(shape) != 1 or not shape[0]:
         hint = "; of one-hot rows pass y.argmax(1)" if len(shape) == 2 else ""
         raise ValueError(f"{name} has shape {list(shape)}: need one label for each example, [n]{hint}")
-    return pd.Series(y)
+    labels = pd.Series(y)
+    if labels.dtype == object and any(map(_is_array, labels)):
+        return _labels(labels.tolist(), name)
+    return in_native_order(labels.to_frame()).iloc[:, 0]
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is a tensor or an array, which may have no axes."""
+    return hasattr(value, "tolist") and not isinstance(value, np.generic)
+
+
+def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the byte order of this machine, the only one that pandas selects and compares in."""
+    native = [dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype for dtype in frame.dtypes]
+    if native == [*frame.dtypes]:
+        return frame
+    columns = [column.astype(dtype) for (_, column), dtype in zip(frame.items(), native, strict=True)]
+    return pd.concat(columns, axis=1)
 
 
 def as_images(x: Any, n: int, name: str = "x") -> Tensor:
-    """Return x as images [n, C, H, W] in float32; vectors are images [n, d, 1, 1].
+    """Return x as images [n, C, H, W]; vectors are images [n, d, 1, 1].
+
+    Returns:
+        float64 where x has numbers that float32 may round (`InputScale` decides), else float32.
 
     Raises:
         ValueError: another shape, or values that are not finite.
@@ -82,7 +109,9 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
     if values.is_complex():
         raise ValueError(f"{name} has type {values.dtype}: need real numbers")
     scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
-    images = (values.double() / scale).float() if not values.is_floating_point() else values.float()
+    images = values if values.is_floating_point() else values.double() / scale
+    if values.dtype not in (torch.float64, torch.int64, torch.int32, torch.uint32, torch.uint64):
+        images = images.float()
     finite = images.flatten(1).isfinite().all(1)
     if not finite.all():
         raise ValueError(f"{name} is not finite in row {int((~finite).nonzero()[0])}: remove or fill in such rows")
@@ -171,14 +200,21 @@ def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
     return replace(settings, precision=precision)
 
 
-def predictor(model: Any, input_shape: Sequence[int], example_shape: Sequence[int], k: int) -> Classifier | KernelModel:
-    """Return the predictor that an argument of `codelength` or `fit` stands for."""
+def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classifier | KernelModel:
+    """Return the predictor of k outputs that an argument of `codelength` or `fit` stands for.
+
+    Args:
+        model: the argument.
+        x: examples as given, in whose shape other modules take them.
+        input_shape: shape of an example as an image, [C, H, W].
+        k: number of outputs.
+    """
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
     if hasattr(model, "fit") and hasattr(model, "predict"):
         raise ValueError(f"model={type(model).__name__}: pass a scikit-learn classifier that has predict_proba")
     if isinstance(model, nn.Module) or callable(model):
-        return AnyModule(model, example_shape, k)
+        return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
     name = options.get("name")
     if name not in choices("model"):
@@ -202,20 +238,78 @@ def name_of(model: Any, built: Classifier | KernelModel) -> str:
     return model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
 
 
+@dataclass(frozen=True)
+class InputScale:
+    """The scale of the training examples, on which networks take all examples; an entry per channel, [C].
+
+    Networks compute in float32. A channel that float32 holds is rounded to it first, as the commands do. The others,
+    such as Unix times, are standardised in float64 before, as (x - shift) / unit.
+    """
+
+    shift: Tensor
+    unit: Tensor
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, images: Tensor) -> "InputScale":
+        """Return the scale of training images [N, C, H, W].
+
+        A channel leaves the range of float32, or is blurred by it if rounding moves values by more than a thousandth
+        of their standard deviation, as in `erasure.zscore.require_precision`.
+        """
+        shift, unit = torch.zeros(images.shape[1]).double(), torch.ones(images.shape[1]).double()
+        if images.dtype == torch.float64:
+            channels, single = images.transpose(0, 1).flatten(1), torch.finfo(torch.float32)
+            largest = channels.abs().amax(1)
+            relative = channels / largest.clamp(min=torch.finfo(torch.float64).tiny)[:, None]  # squares do not overflow
+            mean, std = relative.mean(1) * largest, relative.std(1) * largest
+            varies = std > _ROUNDED * largest
+            too_large = largest > single.max / 2
+            lost = too_large | (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
+            shift = torch.where(lost & varies, mean, shift)
+            unit = torch.where(lost & varies, std, torch.where(too_large, largest, unit))
+        statistics = channel_statistics(_rounded(images, shift, unit))
+        return cls(shift, unit, statistics["channel_mean"], statistics["channel_std"])
+
+    def to_device(
+        self, part: LabelledImages, name: str, *, padding: int = 0, flip: bool = False, device: torch.device
+    ) -> DeviceImages:
+        """Copy examples, called `name` in errors, to the device on this scale.
+
+        Raises:
+            ValueError: a value too far from those of the training examples for float32.
+        """
+        images = _rounded(part.images, self.shift, self.unit)
+        finite = images.flatten(1).isfinite().all(1)
+        if not finite.all():
+            raise ValueError(
+                f"{name} exceeds float32 in row {int((~finite).nonzero()[0])}, on the scale of the training examples: "
+                "correct or remove such rows"
+            )
+        rounded = LabelledImages(images, part.labels)
+        return DeviceImages(rounded, self.mean, self.std, padding=padding, flip=flip, device=device)
+
+
+def _rounded(images: Tensor, shift: Tensor, unit: Tensor) -> Tensor:
+    """Return (images - shift) / unit in float32, computed in float64."""
+    if bool((shift == 0).all() and (unit == 1).all()):
+        return images.float()
+    return ((images - shift[:, None, None]) / unit[:, None, None]).float()
+
+
 def on_device(
     parts: Mapping[str, LabelledImages], device: torch.device, crop_padding: float, *, flip: bool
 ) -> dict[str, DeviceImages]:
-    """Copy every part to the device, standardised by the training images; only these are cropped and mirrored."""
-    statistics = channel_statistics(parts["train"].images)
-    side = max(parts["train"].images.shape[-2:])
+    """Copy every part to the device, standardised by the training images; only these are cropped and mirrored.
+
+    Raises:
+        ValueError: as `InputScale.to_device`.
+    """
+    scale = InputScale.of(parts["train"].images)
+    padding = round(crop_padding * max(parts["train"].images.shape[-2:]))
+    augmented = {"padding": padding, "flip": flip}
     return {
-        name: DeviceImages(
-            part,
-            statistics["channel_mean"],
-            statistics["channel_std"],
-            padding=round(crop_padding * side) if name == "train" else 0,
-            flip=flip and name == "train",
-            device=device,
-        )
+        name: scale.to_device(part, _ARGUMENTS[name], device=device, **(augmented if name == "train" else {}))
         for name, part in parts.items()
     }

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from erasure.dataset import LabelledImages
-from erasure.pipeline import channel_statistics
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
@@ -22,6 +21,7 @@ from train.ensemble import Ensemble
 from train.epoch_trainer import EpochReport, Fit, fit_members
 from train.examples_in_memory import (
     Examples,
+    InputScale,
     as_images,
     name_of,
     on_device,
@@ -62,7 +62,7 @@ class Fitted:
     losses: pd.DataFrame
     curve: pd.DataFrame
     _fit: Fit
-    _scale: tuple[Tensor, Tensor]  # mean and standard deviation by channel
+    _scale: InputScale
     _example: Any  # the first of x, as it was given
 
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
@@ -72,16 +72,16 @@ class Fitted:
             x: examples as `fit` takes them, [n, d] or [n, C, H, W].
 
         Raises:
-            ValueError: examples of another shape.
+            ValueError: examples of another shape, or too far from the training examples for float32.
         """
         require_alike(self._example, x, "x")
         images, expected = as_images(x, len(x)), as_images(self._example, 1).shape[1:]
         if images.shape[1:] != expected:
             raise ValueError(f"x has examples {list(images.shape[1:])}: the networks take {list(expected)}")
-        place = {"padding": 0, "flip": False, "device": next(iter(self.weights.values())).device}
+        device = next(iter(self.weights.values())).device
         part = LabelledImages(images, torch.zeros(len(images), dtype=torch.int64))
         with torch.no_grad():
-            logits = self._fit.logits(DeviceImages(part, *self._scale, **place))
+            logits = self._fit.logits(self._scale.to_device(part, "x", device=device))
         return logits.double().softmax(-1).cpu().numpy()
 
     def predict(self, x: Any) -> NDArray:
@@ -152,7 +152,7 @@ def fit(
     splits, classes = splits_of(x, y, validation, test)
     trained, seeds, where = train_settings(settings, device), require_seeds(seeds), pick_device(device)
     images = splits["train"].images
-    built = predictor(model, images.shape[1:], tuple(np.shape(x)[1:]), len(classes))
+    built = predictor(model, x, images.shape[1:], len(classes))
     if not isinstance(built, Classifier):
         raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
     name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)
@@ -177,7 +177,6 @@ def fit(
         )
         losses = _losses(fitted, data, subsets if validation is None else None, seeds)
     rows = [row for curve in fitted.curves for row in curve.rows(n)]
-    statistics = channel_statistics(images)
     return Fitted(
         name,
         [*seeds],
@@ -186,7 +185,7 @@ def fit(
         losses,
         pd.DataFrame(rows).drop(columns="n"),
         fitted,
-        (statistics["channel_mean"], statistics["channel_std"]),
+        InputScale.of(images),
         x[:1],
     )
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
@@ -121,7 +124,7 @@ def test_a_classifier_of_scikit_learn_costs_what_a_plain_loop_says() -> None:
 
 
 def test_a_network_costs_what_a_plain_torch_loop_says_within_its_seeds() -> None:
-    sizes, seeds = [40, 120, 240], 5
+    sizes, seeds = [40, 120, 240], 3
     x, y = torch.tensor(X, dtype=torch.float32), torch.tensor(Y == "right").long()
     plain = []
     for seed in range(seeds):
@@ -171,6 +174,69 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
     assert "standard error over 3 paired seeds" in str(difference)
 
 
+@pytest.mark.parametrize("model", ["kernel", "linear"])
+@pytest.mark.parametrize("moved", [X + 1e8, X * 1e-50, X * 1e200 - 1e200, (1e9 * (1.7e9 + 100 * X)).astype(np.int64)])
+def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model: str, moved: NDArray) -> None:
+    """A column that float32 holds, and one that is constant, stay beside them."""
+    beside = np.c_[X[:, :1], np.full(240, 1e40)]
+
+    def losses(x: NDArray) -> NDArray:
+        x = np.c_[x, beside]
+        curve = codelength(x[:160], Y[:160], model, test=(x[160:], Y[160:]), **{**QUICK, "seeds": 1}).curve
+        return curve[["loss_bits", "test_loss_bits"]].to_numpy()
+
+    centred = (moved - moved[0]).astype(float)
+    np.testing.assert_allclose(losses(moved), losses(centred / np.abs(centred).max(0)), rtol=1e-3)
+    far = np.where(np.arange(240)[:, None] == 3, 1e300, X)
+    with pytest.raises(ValueError, match="test x exceeds float32 in row 3, on the scale of the training examples"):
+        codelength(X, Y, model, test=(far, Y), **QUICK)
+
+
+def in_objects(values: list[Any]) -> NDArray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [torch.tensor(label) for label in XOR],
+        [torch.tensor([label]) for label in XOR],
+        [np.array(label) for label in XOR],
+        [*XOR],
+        [bool(label) for label in XOR],
+        [IntEnum("Side", "LEFT RIGHT")(label + 1) for label in XOR],
+        in_objects([torch.tensor(label) for label in XOR]),
+        pd.Series([torch.tensor(label) for label in XOR]),
+        XOR.astype(">i4"),
+        pd.DataFrame({"y": XOR.astype(">i4")}),
+        torch.tensor(XOR).bfloat16(),  # labels of other examples may be floats
+    ],
+)
+def test_labels_in_any_container_are_the_same_classes(given: Any) -> None:
+    options: dict[str, Any] = {"seeds": 1, "sizes": 3, "test": (X, given)}
+    y = XOR if isinstance(given, torch.Tensor) else given
+    code = codelength(X, y, GaussianNB(), **options)
+    right = codelength(X, XOR, GaussianNB(), seeds=1, sizes=3, test=(X, XOR))
+    assert code.num_classes == 2
+    assert code.total_bits == right.total_bits
+    pd.testing.assert_frame_equal(code.curve, right.curve)
+
+
+def test_examples_of_another_byte_order_or_in_bfloat16_are_taken() -> None:
+    right = codelength(X, Y, GaussianNB(), seeds=1, sizes=3).total_bits
+    other_order = X.astype(">f8")
+    for foreign in (other_order, pd.DataFrame(other_order), FRAME.assign(a=other_order[:, 0])):
+        assert codelength(foreign, Y, GaussianNB(), seeds=1, sizes=3).total_bits == right
+    half = torch.tensor(X).bfloat16()
+    listed, stacked = (
+        codelength(x, Y, nn.Linear(6, 2), seeds=1, sizes=2, settings="quick").total_bits
+        for x in ([*half], half.float())
+    )
+    assert listed == stacked
+
+
 def test_a_difference_says_how_many_networks_were_not_trained() -> None:
     noise = RNG.integers(0, 2, 240)
     learnt, untrained = (codelength(x, noise, "mlp", **QUICK) for x in (noise[:, None] + 0.1 * X[:, :1], X))
@@ -179,6 +245,18 @@ def test_a_difference_says_how_many_networks_were_not_trained() -> None:
     assert untrained.untrained[1] == trainings
     said = f"the untrained network was scored in {of_noise} and {of_learnt} of {trainings} trainings"
     assert str(untrained - learnt).endswith(said)
+
+
+def test_a_random_classifier_in_a_pipeline_takes_the_seed_and_keeps_its_own() -> None:
+    def bits(state: int | None, *seeds: int) -> list[float]:
+        tree = DecisionTreeClassifier(splitter="random", max_depth=2, random_state=state)
+        model = make_pipeline(StandardScaler(), tree)
+        code = codelength(X, Y, model, seeds=seeds, sizes=3)
+        assert tree.random_state == state
+        return [*code.total_bits]
+
+    assert bits(None, 3, 4) == bits(3, 3) + bits(4, 4)
+    assert bits(3, 4) != bits(4, 4)
 
 
 def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_code() -> None:
@@ -300,6 +378,9 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"y": X[:, 0]}, "labels are integers or strings"),
         ({"y": [None, *Y[1:]]}, "no label at place 0"),
         ({"y": ["a"] * 240}, "y has 1 class"),
+        ({"y": [*Enum("Side", "LEFT RIGHT")] * 120}, "y cannot be sorted.*strings such as an Enum's names"),
+        ({"y": in_objects([torch.tensor([1, label]) for label in XOR])}, r"y has shape \[240, 2\]"),
+        ({"y": torch.tensor(XOR).bfloat16()}, "y has type torch.bfloat16: labels are integers or strings"),
         ({"y": np.eye(2, dtype=int)[XOR]}, r"y has shape \[240, 2\].*y.argmax\(1\)"),
         ({"y": [None, *XOR[1:].tolist()]}, "no label at place 0"),
         (

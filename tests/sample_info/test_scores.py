@@ -159,6 +159,14 @@ def test_a_module_is_linearised_at_its_own_weights_and_left_as_it_was() -> None:
         unique_information(net, X[:20], TWO[:20], X[60:], seeds=2)
 
 
+def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_score() -> None:
+    right, *others = (
+        unique_information({"name": "mlp", "width": 16}, x, TWO, x[:9])["f_si_nats"] for x in (X, X + 1e8, X * 1e40)
+    )
+    for scores in others:
+        np.testing.assert_allclose(scores, right, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
