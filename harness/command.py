@@ -237,8 +237,8 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
         return 0
     from harness.result import read_result
 
-    jobs, finished, failed = sweep.planned(), [], []
-    for job in jobs:
+    finished, failed = [], []
+    for job in sweep.jobs:
         path = job.run / "result.json"
         try:
             if path.exists():
@@ -252,7 +252,7 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
         codes.append(_summarise(command, finished, sweep.directory))
     for job, error, _ in failed:
         _complain(f"failed: {' '.join(job.overrides)}: {error}")
-    print(f"{len(finished)} of {len(jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
+    print(f"{len(finished)} of {len(sweep.jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
     return max(codes, default=0)
 
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from conf import Options
 from conf.command_process import make_folder
-from conf.run_identity import command_of, identifying
-from conf.schema import C, C_co, Config, validate
-from conf.target_class import Target, config_of, require_listed, target_of
+from conf.run_identity import identifying
+from conf.schema import C, C_co
+from conf.target_class import Target, target_of
 from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
 from erasure.dataset import LabelledImages, Source
@@ -94,17 +94,6 @@ class Experiment(Generic[C_co]):
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
         return Experiment(command, config, Target(config.dataset, Source).build(), load=load, axes=axes or {})
-
-    @classmethod
-    def stored(cls, config: Options) -> "Experiment[Config]":
-        """Resolve the configuration that a finished run has stored; it may be untrusted.
-
-        Raises:
-            ValueError: this version refuses it, or it names a class that no YAML file names.
-        """
-        require_listed(config)
-        command = command_of(config)
-        return cls.from_config(command, validate(config, config_of(command)))
 
     @functools.cached_property
     def device(self) -> torch.device:

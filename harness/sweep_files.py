@@ -35,11 +35,13 @@ class Sweep:
     listed here: they have a result.json.
 
     Attributes:
+        jobs: those that this process launched; another process may launch others of the same command line.
         detached: whether the jobs continue after this process.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.jobs: Sequence[SweepJob] = ()
         self.detached = False
 
     @property
@@ -77,6 +79,7 @@ class Sweep:
         from erasure.store.regular_files import require_plain_folder
 
         require_plain_folder(self.directory)
+        self.jobs = jobs
         write_json(self.directory / PLAN, {"jobs": [{"overrides": j.overrides, "run": str(j.run)} for j in jobs]})
         for path in self.directory.glob("error-*.json"):
             path.unlink(missing_ok=True)
@@ -157,7 +160,8 @@ class KeptTables:
         files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
         if len(self.runs) == 1:  # a single run is compared with its control, one of these
             files += self.runs[0].parent.glob(f"{self.command}-*-control-*/result.json")
-        files += [path for package in ("harness", self.command) for path in (CONF.parent / package).rglob("*.py")]
+        packages = ("harness", "train", self.command)  # mdl's tables have columns of train's
+        files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
         stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
         return hashlib.sha256("\n".join(described).encode()).hexdigest()

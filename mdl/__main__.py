@@ -79,20 +79,18 @@ def headline(result: "MdlResult") -> str:
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
-    from harness.experiment import Experiment
-    from harness.result import MdlResult
     from harness.results.arrange import arrange
+    from harness.results.comparison import control_beside
     from harness.results.figures import draw_each
     from harness.results.table import show_with_csv
     from mdl.codelength_report import draw_learning_curves, table_of
 
     if len(results) == 1:
-        (only,) = results
-        control = Experiment.stored(only.config).control().run
-        if not isinstance(control_result := control.result, MdlResult):
+        control = control_beside(only := results[0])
+        if control is None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
-        elif control.id != only.run_id:
-            results = [control_result, only]
+        elif control.run_id != only.run_id:
+            results = [control, only]
     comparisons = arrange(results)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")
     draw_each(draw_learning_curves, comparisons, directory / "comparison.png")

@@ -196,6 +196,7 @@ def score_size(
         on_final: called with networks that have nothing left to predict, and their test scores.
     """
     train, test = data["train"], fitted.score(data["test"])
+    num_held_out = 0 if held_out is None else held_out.shape[1]
     next_scores = next_calibrated = temperatures = None
     if following.numel():
         calibration_split = data["validation"] if held_out is None else train
@@ -210,7 +211,7 @@ def score_size(
         ce_next_calibrated_bits=next_calibrated and next_calibrated.bits.tolist(),
         temperature=None if temperatures is None else temperatures.tolist(),
         ce_test_bits=test.bits.tolist(),
-        ce_train_bits=fitted.score(train, known).bits.tolist(),
+        ce_train_bits=fitted.score(train, known[:, : known.shape[1] - num_held_out]).bits.tolist(),
         ce_validation_bits=[curve.best_validation_bits for curve in fitted.curves],
         test_accuracy=test.accuracy.tolist(),
         **endings(fitted.curves),

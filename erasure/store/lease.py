@@ -21,6 +21,7 @@ from erasure.store.regular_files import DamagedFileError, read_regular
 log = logging.getLogger(__name__)
 
 DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
+_MOVED_FOR_S = 0.1  # a process that finds a moved lock alive has put it back by then
 
 
 class LeaseLostError(Exception):
@@ -61,6 +62,8 @@ class Lease:
 
     def require(self) -> None:
         """Raise LeaseLostError if another process has taken over, before protected files are written."""
+        if not self.path.exists():
+            time.sleep(_MOVED_FOR_S)  # a waiting process may just have moved it away, and moves it back
         try:
             content = read_regular(self.path, errors="replace")
         except DamagedFileError:  # replaced by something else

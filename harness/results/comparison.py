@@ -1,17 +1,22 @@
 """Comparison with the control or another model: differences paired by seed, their errors, and Holm's correction."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
+from harness.result import Result
+from harness.results.frames import pair_id
+from harness.run_directory import RESULT, Run
 from harness.statistics import Difference, Spread, holm, paired_difference
 
+R = TypeVar("R", bound=Result)
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
 
 
@@ -41,6 +46,27 @@ def differences(
                 error = error_over_examples(erased, unerased, pairs["seed"].tolist())
             by_group[key] = paired_difference(pairs[value].tolist(), pairs[f"{value}_control"].tolist(), error)
     return by_group
+
+
+def control_beside(result: R) -> R | None:
+    """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
+
+    Not the control of the same options: the paper's procedure trains erased images at other rates. None without one.
+    """
+
+    def is_control(other: Result | None) -> bool:
+        return (
+            isinstance(other, type(result))
+            and other.seeds == result.seeds
+            and pair_id(other) == pair_id(result)
+            and all(other.code[name] == result.code[name] for name in other.code.keys() & result.code.keys())
+        )
+
+    found: list[Any] = []
+    for path in result.directory.parent.glob(f"{result.command}-*-control-*/{RESULT}"):
+        with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
+            found.append(Run(path.parent.parent, path.parent.name).result)
+    return max(filter(is_control, found), key=lambda one: one.timing.started, default=None)
 
 
 def compare(

@@ -76,7 +76,8 @@ def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:
         "no result or error recorded; probably killed: launch the sweep again to continue b",
         1,
     )
-    sweep.plan(jobs[1:])
+    Sweep(tmp_path).plan(jobs[1:])  # another process launches the same command line where another device is
+    assert sweep.jobs == jobs, "those of this launch"
     assert not sweep.failed("a")
     assert sweep.planned() == [SweepJob(0, [], tmp_path / "b")]
 

@@ -12,6 +12,7 @@ import torch
 
 import erasure.store.checked_files
 from conf.compose import composed
+from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
@@ -25,7 +26,8 @@ from mdl.settings import MdlConfig
 from train.checkpoint import Checkpoints
 from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
-from train.randomness import permutation
+from train.randomness import permutation, permutations
+from train.settings import num_held_out
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
@@ -84,17 +86,21 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code, wrong = block_code_run.code, []
+    code, loaded = block_code_run.code, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
         validation.labels.copy_(validation.labels.flip(0))
-        wrong.append(len(validation))
+        loaded.append(prepared)
         return code(prepared, *rest)
 
     monkeypatch.setattr(block_code_run, "code", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
-    assert wrong
+    ensemble, train = loaded[0].ensemble, loaded[0].data["train"]
+    trained_on = permutations([0, 1], len(train))[:, : -num_held_out(len(train))]
+    (path,) = Path("poisoned").glob("mdl-*/weights.safetensors")
+    expected = ensemble.score(load_tensors(path)[0], train, trained_on).bits.tolist()
+    assert numbers("poisoned")[0]["curve"][-1]["ce_train_bits"] == pytest.approx(expected, rel=1e-5)
     assert numbers("poisoned") == numbers("whole")
     assert command(MDL, *SMALL, "mdl.min_chunk=100", "runs_dir=given").code == 0
     assert numbers("given")[0]["run_id"] != numbers("whole")[0]["run_id"]

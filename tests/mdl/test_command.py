@@ -212,7 +212,9 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    assert end_sweep(MDL, Sweep(sweep_directory())) == 1
+    sweep = Sweep(sweep_directory())
+    sweep.jobs = sweep.planned()
+    assert end_sweep(MDL, sweep) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out

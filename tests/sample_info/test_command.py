@@ -59,7 +59,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     assert result["network"]["left_out_accuracy"] == tensors["left_out_correct"].double().mean(1).tolist()
     assert result["summaries"] is None  # none were asked for
     assert not (directory / "summaries.png").exists()
-    assert Image.open(directory / "scores.png").size[0] > 1000
+    assert Image.open(directory / "scores.png").size[0] > 700
     logged = only_run(directory)
     assert logged.run.run_id == result["run_id"]
     assert "W&B failed" not in caplog.text

@@ -402,3 +402,11 @@ def test_a_lock_of_brackets_is_nobodys(tmp_path: Path) -> None:
     beat = heartbeat(tmp_path / "lock")
     assert beat is not None
     assert beat.process == {}
+
+
+def test_a_lock_that_a_waiting_process_moves_and_puts_back_is_still_held(tmp_path: Path) -> None:
+    path, aside = tmp_path / "lock", tmp_path / "aside"
+    with Lease(path) as lease:
+        path.rename(aside)
+        threading.Timer(0.02, aside.rename, [path]).start()
+        lease.require()

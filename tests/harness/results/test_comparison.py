@@ -11,6 +11,7 @@ import torch
 
 from erasure.store.checked_files import save_tensors
 from harness.results import compare, load
+from harness.results.comparison import control_beside
 from tests.made_up_runs import write_run
 
 
@@ -181,3 +182,15 @@ def test_models_of_stored_runs_are_paired_under_each_eraser(tmp_path: Path) -> N
     for eraser in ("control", "leace"):
         assert float(table[eraser, "mlp"]) == pytest.approx(means[eraser, "mlp"] - means[eraser, "lenet"])
     assert table.isna().sum() == 2, "LeNet's own"
+
+
+def test_a_run_s_control_trains_at_the_rate_that_the_published_procedure_has_for_it(tmp_path: Path) -> None:
+    options: Any = {"command": "train", "dataset": "digits", "seeds": (0, 1), "preset": "published"}
+    run = write_run(tmp_path, eraser="gradient", lr=1e-4, **options)
+    assert run.result is not None
+    assert control_beside(run.result) is None
+    write_run(tmp_path, eraser="control", lr=1e-4, **options)  # another setting: the published rate is 5e-4
+    write_run(tmp_path, eraser="control", lr=5e-4, **options | {"seeds": (0,)})
+    assert control_beside(run.result) is None
+    control = write_run(tmp_path, eraser="control", lr=5e-4, **options)
+    assert control_beside(run.result) == control.result
