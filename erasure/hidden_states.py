@@ -17,7 +17,7 @@ from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import as_tensor, per_example, spread
-from erasure.layer_sweep import BatchPass, LayerSweep, Storage
+from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import on_progress as reporting_to
@@ -154,7 +154,7 @@ def fit_layers(
                     report_progress("erasers of hidden states", i / len(sweep.names), name)
                     moments, states = None, torch.empty(0)
                     for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
-                        rows, concept = _selected(states, batch.z, batch.mask, ignore_index)
+                        rows, concept = _selected(states, *restored((batch.z, batch.mask)), ignore_index)
                         if moments is None:
                             moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
                         moments.update(rows, concept)
@@ -193,9 +193,9 @@ class _Batches:
         self._unread = iter(() if self.keep else self._batches)
 
     def _keep(self, one: BatchPass) -> None:
-        if self.keep and not isinstance(self._batches, Sequence):  # a list holds its batches already
+        if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
             try:
-                one.x = self._storage.keep_all(one.x)
+                one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
             except OSError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
@@ -218,14 +218,19 @@ def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> 
         names = [z] if isinstance(z, str) else list(z)
         concepts = {name: _entry(batch, name) for name in names}
         x = {key: value for key, value in batch.items() if key not in names}
-        return BatchPass(x, concepts[z] if isinstance(z, str) else concepts, mask and _entry(x, mask))
+        return _as_tensors(x, concepts[z] if isinstance(z, str) else concepts, mask and _entry(x, mask))
     if z is not None or not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         wanted = "(x, z) or (x, z, mask), or dictionaries" if z is None else f"dictionaries with the entry {z!r}"
         raise ValueError(f"a batch is a {type(batch).__name__}: expected {wanted}")
     x, concept, *masks = batch
     if mask is not None:
         masks = [_entry(x if isinstance(x, Mapping) else {}, mask)]
-    return BatchPass(x, concept, masks[0] if masks else None)
+    return _as_tensors(x, concept, masks[0] if masks else None)
+
+
+def _as_tensors(x: Any, z: Any, mask: Any) -> BatchPass:
+    concepts = {name: as_tensor(one, "z") for name, one in z.items()} if isinstance(z, Mapping) else as_tensor(z, "z")
+    return BatchPass(x, concepts, None if mask is None else as_tensor(mask, "mask"))
 
 
 def _entry(batch: Mapping[str, Any], name: str) -> Any:
@@ -234,7 +239,7 @@ def _entry(batch: Mapping[str, Any], name: str) -> Any:
     return batch[name]
 
 
-def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Tensor, Any]:
+def _selected(states: Tensor, z: Any, mask: Tensor | None, ignore_index: int) -> tuple[Tensor, Any]:
     """Return states as rows [n, d] and their concept, without those to leave out.
 
     Raises:
@@ -244,7 +249,7 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
     rows = states.reshape(leading.numel(), -1)
     known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     if mask is not None:
-        values = as_tensor(mask, "mask").to(rows.device)
+        values = mask.to(rows.device)
         if not ((values == 0) | (values == 1)).all():
             raise ValueError("the mask holds other values than 0 and 1: pass 1 for tokens to keep, 0 for padding")
         if values.ndim > len(leading):
@@ -255,9 +260,9 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
         known = _spread("the mask", values != 0, leading)
     concepts = {}
     for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
-        concepts[name] = _spread("z", as_tensor(values, "z").to(rows.device), leading)
+        concepts[name] = _spread("z", values.to(rows.device), leading)
         if concepts[name].ndim == 1 and not concepts[name].is_floating_point():
-            known = known & (concepts[name] != ignore_index)
+            known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
         rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
     return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]
