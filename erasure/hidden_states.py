@@ -97,7 +97,9 @@ def fit_layers(
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
     there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
-    connection bypasses them, a pass starts from the input of the network again.
+    connection bypasses them, a pass starts from the input of the network again. In the end the first batch passes
+    through the whole network. If its states differ, as where the network reads an attribute that a module sets, all
+    passes are repeated from the input.
 
     Args:
         model: network in evaluation mode, on the device of the batches.
@@ -143,32 +145,49 @@ def fit_layers(
         log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
-    attached: list[Attachment] = []
-    fitted: dict[str, Eraser] = {}
     warned = False  # once, not for every module
+
+    def fitted(sweep: LayerSweep, several: "_Batches") -> dict[str, Eraser]:
+        nonlocal warned
+        erasers: dict[str, Eraser] = {}
+        with contextlib.ExitStack() as attached:
+            for i, name in enumerate(sweep.names):
+                report_progress("erasers of hidden states", i / len(sweep.names), name)
+                moments, states = None, torch.empty(0)
+                for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
+                    labels, kept = restored((batch.z, batch.mask))
+                    rows, concept = _selected(states, labels, kept, ignore_index)
+                    if moments is None:
+                        moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
+                    moments.update(rows, concept)
+                assert moments is not None
+                if group is not None:
+                    moments.all_reduce(group)
+                warned = warned or warned_of_few(eraser, moments)
+                precision = torch.promote_types(states.dtype, torch.float32)
+                erasers[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
+                attached.enter_context(Attachment(model, {name: erasers[name]}, inputs=inputs, report_idle=False))
+        return erasers
+
     with torch.inference_mode(False), torch.no_grad(), eager, progress:
         several = _Batches(batches, z, mask, keep=len(modules) > 1)
         with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
-            try:
-                for i, name in enumerate(sweep.names):
-                    report_progress("erasers of hidden states", i / len(sweep.names), name)
-                    moments, states = None, torch.empty(0)
-                    for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
-                        rows, concept = _selected(states, *restored((batch.z, batch.mask)), ignore_index)
-                        if moments is None:
-                            moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
-                        moments.update(rows, concept)
-                    assert moments is not None
-                    if group is not None:
-                        moments.all_reduce(group)
-                    warned = warned or warned_of_few(eraser, moments)
-                    precision = torch.promote_types(states.dtype, torch.float32)
-                    fitted[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
-                    attached.append(Attachment(model, {name: fitted[name]}, inputs=inputs, report_idle=False))
-            finally:
-                for one in attached:
-                    one.remove()
-    return fitted
+            erasers = fitted(sweep, several)
+            right = not several.keep or sweep.confirms(next(iter(several)), erasers)
+            if group is not None and erasers:
+                right = _holds_for_all(right, next(iter(erasers.values())).mean.device, group)
+            if not right:
+                log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
+                sweep.whole = True
+                erasers = fitted(sweep, several)
+    return erasers
+
+
+def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
+    """Return whether a condition holds in every process of a group."""
+    failed = torch.tensor(float(not condition), device=device)
+    dist.all_reduce(failed, group=group)
+    return not failed
 
 
 class _Batches:
