@@ -32,6 +32,7 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
     Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
     Gradients pass through. Erasers compute in the precision of their tensors even under autocast;
     `eraser.to(device, torch.float32)` is as fast as the network. The logger `erasure` reports modules that do not run.
+    A copy of the network by `copy.deepcopy` has no erasers.
 
     Args:
         model: any network. A network that `torch.compile` has compiled is compiled again; attach to the compiled
