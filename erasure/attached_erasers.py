@@ -1,5 +1,6 @@
 """Functions that change inputs or outputs of the modules of a network, before other hooks see them."""
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ class _Changes:
             self.hook = module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
         else:
             self.hook = module.register_forward_hook(self._after, prepend=True)
+
+    def __deepcopy__(self, _: Any) -> "_Changes":
+        """Return no changes: nothing could remove them from a copy of the network."""
+        copied = copy.copy(self)
+        copied.changes = []
+        return copied
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if args:
@@ -95,7 +102,12 @@ class Attachment:
         modules = {name: named_module(model, name) for name in functions}
         self._sides = _INPUTS if inputs else _OUTPUTS
         self._attached: list[tuple[nn.Module, _Change]] = []
-        self._watch = model.register_forward_hook(lambda *_: self._report_idle())
+
+        def watch(ran: nn.Module, *_: Any) -> None:
+            if ran is model:  # not a copy, to which nothing is attached
+                self._report_idle()
+
+        self._watch = model.register_forward_hook(watch)
         self._reported = not report_idle
         self._was_compiled = is_compiled(model)
         if self._was_compiled:

@@ -10,9 +10,14 @@ from torch import Tensor, nn
 
 from erasure.eraser import Eraser
 from erasure.hidden_states import erase
-from erasure.module_outputs import call, first_tensor, named_module
+from erasure.module_outputs import call, close, first_tensor, leaves, named_module
 
-_TOLERANCE = 1e-4  # relative to the largest output; float32 rounds to 1e-6, and a wrong fold is off by far more
+_TOLERANCE = 1e-4  # relative to the largest value of an output; float32 rounds to 1e-6
+_TOLERANCE_DOUBLE = 1e-9
+_REMEDY = (
+    "make them plain before the fold, by torch.nn.utils.parametrize.remove_parametrizations, "
+    "torch.nn.utils.remove_weight_norm, remove_spectral_norm, or torch.nn.utils.prune.remove"
+)
 
 
 def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear:
@@ -30,7 +35,8 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
         A layer of the same dtype and device, which has a bias even if `linear` has none.
 
     Raises:
-        ValueError: an eraser that uses labels, is not affine, or has another dimension.
+        ValueError: an eraser that uses labels, is not affine, or has another dimension, or a layer that computes more
+            than W x + b from its parameters, such as LoRA or weight normalisation.
 
     Example:
         >>> import torch
@@ -44,10 +50,14 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
     if eraser.mean.numel() != dim:
         side = "outputs" if after else "inputs"
         raise ValueError(f"the eraser is of {eraser.mean.numel()} dimensions, the layer has {dim} {side}: fit it there")
-    matrix, constant = _affine(eraser.to(linear.weight.device, torch.float64))
+    _require_plain(linear)
+    matrix, mean, erased = _affine(eraser.to(linear.weight.device, torch.float64))
     weight = linear.weight.detach().double()
     bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
-    weight, bias = (matrix @ weight, matrix @ bias + constant) if after else (weight @ matrix, weight @ constant + bias)
+    if after:
+        weight, bias = matrix @ weight, matrix @ (bias - mean) + erased
+    else:
+        weight, bias = weight @ matrix, weight @ (erased - matrix @ mean) + bias
     folded = copy.deepcopy(linear)
     folded.weight = nn.Parameter(weight.to(linear.weight), requires_grad=linear.weight.requires_grad)
     folded.bias = nn.Parameter(bias.to(linear.weight), requires_grad=linear.weight.requires_grad)
@@ -60,18 +70,22 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
 
     The eraser of a linear layer is folded into that layer. The eraser of another module, such as a normalisation, is
     folded into the linear layers that read its output, which one pass of the network finds (Belrose et al. 2023,
-    section 6, erase at such places). After each fold the outputs for `x` are compared with those of the hooks.
+    section 6, erase at such places). After each fold all tensors of the output for `x` are compared with those of the
+    hooks, to 1e-4 of the largest value of each tensor, or to 1e-9 in float64. In float32 an unerased connection of
+    weight 1e-6 cannot be told from rounding: fold `model.double()` where that matters.
 
     Args:
-        model: network in evaluation mode; it is not changed. Linear layers without a bias get one. File formats that
-            build the network from a configuration lose it, so save the whole network, for example by `torch.save`.
+        model: network in evaluation mode; it is not changed, and erasers that are attached to it are left out. Linear
+            layers without a bias get one. File formats that build the network from a configuration lose it, so save the
+            whole network, for example by `torch.save`.
         erasers: erasers by name of module, each fitted on vectors [..., d], as for `erase`.
         x: an input of the network with several examples, [n, ...], or a mapping of its keyword arguments.
         inputs: whether the erasers apply to the inputs of linear layers.
 
     Raises:
-        ValueError: as `fold` and `erase`, an output that is read by something other than a linear layer and needs its
-            hook, or a linear layer that shares its weight with another module.
+        ValueError: as `fold` and `erase`, an output that is read by something other than a linear layer, or returned,
+            and needs its hook, a linear layer that shares its weight with another module, or a network that cannot be
+            copied.
 
     Example:
         >>> import torch
@@ -81,30 +95,73 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
         >>> erasers = fit_layers(model, [(x, z)], ["1"], num_classes=2)
         >>> erased = fold_layers(model, erasers, x)(x)
     """
-    folded = copy.deepcopy(model)
+    folded = _copied(model)
     for name, eraser in erasers.items():
         with erase(folded, {name: eraser}, inputs=inputs):
             readers = [] if inputs else _readers(folded, name, x)
-            expected = first_tensor(call(folded, x), "the network")
+            expected = call(folded, x)
         is_linear = isinstance(named_module(folded, name), nn.Linear)
         for reader in [name] if is_linear else readers:
             linear = named_module(folded, reader)
             assert isinstance(linear, nn.Linear)
             _require_own_weight(folded, reader, linear)
-            _replace(folded, reader, fold(linear, eraser, after=is_linear and not inputs))
-        difference = (first_tensor(call(folded, x), "the network") - expected).abs().max()
-        tolerance = max(_TOLERANCE, 4 * torch.finfo(expected.dtype).eps) * expected.abs().max()
-        if not (is_linear or readers) or not difference <= tolerance:
-            reason = (
-                "it is not linear"
-                if inputs and not is_linear
-                else (
+            try:
+                _replace(folded, reader, fold(linear, eraser, after=is_linear and not inputs))
+            except ValueError as error:
+                raise ValueError(f"{reader}: {error}") from None
+        if not (is_linear or readers) or not _same_outputs(expected, call(folded, x)):
+            if is_linear:
+                reason = "the network computes something else with the folded layer"
+            elif inputs:
+                reason = "it is not linear"
+            else:
+                reason = (
                     "its output must be read by linear layers only, once each, and those that read it are "
                     f"{', '.join(readers) or 'none'}"
                 )
-            )
             raise ValueError(f"{name} cannot be folded: {reason}; leave its eraser in `erase`")
     return folded
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy; raise ValueError if weights are computed from others, which torch does not copy."""
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:
+        if "deepcopy protocol" not in str(error):
+            raise
+        raise ValueError(f"the network has weights that are computed from others: {_REMEDY}") from None
+
+
+def _same_outputs(expected: Any, outputs: Any) -> bool:
+    """Return whether all floating tensors of two outputs of a network are equal up to rounding."""
+    wanted, got = (
+        [leaf for leaf in leaves(one) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        for one in (expected, outputs)
+    )
+    if not wanted:
+        raise ValueError("the network returns no tensor of floating numbers, by which a fold could be checked")
+    return len(wanted) == len(got) and all(map(_same, wanted, got))
+
+
+def _same(expected: Tensor, output: Tensor) -> bool:
+    least = _TOLERANCE_DOUBLE if expected.dtype == torch.float64 else _TOLERANCE
+    return close(expected, output, max(least, 4 * torch.finfo(expected.dtype).eps))
+
+
+def _require_plain(linear: nn.Linear) -> None:
+    """Raise ValueError for a layer that computes anything but W x + b, where W and b are its parameters."""
+    kind, parameters = type(linear), dict(linear.named_parameters(recurse=False))
+    if "weight" not in parameters or (linear.bias is not None and "bias" not in parameters):
+        raise ValueError(f"the weights of the layer are computed from others: {_REMEDY}")
+    if kind.forward is not nn.Linear.forward or "forward" in vars(linear):
+        raise ValueError(
+            f"{kind.__name__} replaces the forward of torch.nn.Linear: merge it into a torch.nn.Linear before the fold"
+        )
+    x = torch.linspace(-1, 1, 3 * linear.in_features).view(3, -1).to(linear.weight)
+    with torch.no_grad():
+        if not _same(nn.functional.linear(x, linear.weight, linear.bias), linear(x)):
+            raise ValueError("hooks change what the layer computes: remove them before the fold")
 
 
 def _require_own_weight(model: nn.Module, name: str, linear: nn.Linear) -> None:
@@ -116,19 +173,22 @@ def _require_own_weight(model: nn.Module, name: str, linear: nn.Linear) -> None:
             )
 
 
-def _affine(eraser: Eraser) -> tuple[Tensor, Tensor]:
-    """Return M [d, d] and c [d] of an eraser x -> M x + c in float64."""
+def _affine(eraser: Eraser) -> tuple[Tensor, Tensor, Tensor]:
+    """Return M [d, d], m [d] and e [d] of an eraser x -> M (x - m) + e, where m is its mean, in float64."""
     kind = type(eraser).__name__
     if eraser.uses_labels or eraser.transductive:
         raise ValueError(f"{kind} maps each class differently: only one map for all examples can be folded")
-    basis = torch.eye(eraser.mean.numel(), dtype=torch.float64, device=eraser.mean.device)
-    constant = eraser.transform(torch.zeros_like(basis[:1]), None)
-    matrix = eraser.transform(basis, None) - constant
-    point = eraser.mean + torch.linspace(-1, 1, len(basis)).to(basis)
-    error = (eraser.transform(point[None].clone(), None) - point @ matrix - constant).abs().max()
-    if not error <= 1e-8 * (1 + point.abs().max()):
-        raise ValueError(f"{kind} is not an affine map: only affine maps can be folded")
-    return matrix.T, constant[0]
+    mean = eraser.mean.flatten()
+    step = max(1.0, float(mean.abs().max()))  # around the mean, where the least is lost to rounding
+    points = mean + step * torch.eye(len(mean), dtype=torch.float64, device=mean.device)
+    erased = eraser.transform(mean[None].clone(), None)
+    matrix = (eraser.transform(points, None) - erased) / step
+    for size in {1.0, step}:
+        shift = size * torch.linspace(-1, 1, len(mean)).to(mean)
+        image = eraser.transform((mean + shift)[None], None)
+        if not (image - erased - shift @ matrix).abs().max() <= 1e-8 * (1 + size) + 1e-12 * step:
+            raise ValueError(f"{kind} is not an affine map: only affine maps can be folded")
+    return matrix.T, mean, erased[0]
 
 
 def _readers(model: nn.Module, name: str, x: Any) -> list[str]:

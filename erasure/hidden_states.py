@@ -17,7 +17,7 @@ from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import as_tensor, per_example, spread
-from erasure.layer_sweep import BatchPass, LayerSweep, Storage
+from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import on_progress as reporting_to
@@ -32,6 +32,7 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
     Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
     Gradients pass through. Erasers compute in the precision of their tensors even under autocast;
     `eraser.to(device, torch.float32)` is as fast as the network. The logger `erasure` reports modules that do not run.
+    A copy of the network by `copy.deepcopy` has no erasers.
 
     Args:
         model: any network. A network that `torch.compile` has compiled is compiled again; attach to the compiled
@@ -97,7 +98,9 @@ def fit_layers(
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
     there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
-    connection bypasses them, a pass starts from the input of the network again.
+    connection bypasses them, a pass starts from the input of the network again. In the end the first batch passes
+    through the whole network. If its states differ, as where the network reads an attribute that a module sets, all
+    passes are repeated from the input.
 
     Args:
         model: network in evaluation mode, on the device of the batches.
@@ -143,32 +146,49 @@ def fit_layers(
         log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
-    attached: list[Attachment] = []
-    fitted: dict[str, Eraser] = {}
     warned = False  # once, not for every module
+
+    def fitted(sweep: LayerSweep, several: "_Batches") -> dict[str, Eraser]:
+        nonlocal warned
+        erasers: dict[str, Eraser] = {}
+        with contextlib.ExitStack() as attached:
+            for i, name in enumerate(sweep.names):
+                report_progress("erasers of hidden states", i / len(sweep.names), name)
+                moments, states = None, torch.empty(0)
+                for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
+                    labels, kept = restored((batch.z, batch.mask))
+                    rows, concept = _selected(states, labels, kept, ignore_index)
+                    if moments is None:
+                        moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
+                    moments.update(rows, concept)
+                assert moments is not None
+                if group is not None:
+                    moments.all_reduce(group)
+                warned = warned or warned_of_few(eraser, moments)
+                precision = torch.promote_types(states.dtype, torch.float32)
+                erasers[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
+                attached.enter_context(Attachment(model, {name: erasers[name]}, inputs=inputs, report_idle=False))
+        return erasers
+
     with torch.inference_mode(False), torch.no_grad(), eager, progress:
         several = _Batches(batches, z, mask, keep=len(modules) > 1)
         with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
-            try:
-                for i, name in enumerate(sweep.names):
-                    report_progress("erasers of hidden states", i / len(sweep.names), name)
-                    moments, states = None, torch.empty(0)
-                    for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
-                        rows, concept = _selected(states, batch.z, batch.mask, ignore_index)
-                        if moments is None:
-                            moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
-                        moments.update(rows, concept)
-                    assert moments is not None
-                    if group is not None:
-                        moments.all_reduce(group)
-                    warned = warned or warned_of_few(eraser, moments)
-                    precision = torch.promote_types(states.dtype, torch.float32)
-                    fitted[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
-                    attached.append(Attachment(model, {name: fitted[name]}, inputs=inputs, report_idle=False))
-            finally:
-                for one in attached:
-                    one.remove()
-    return fitted
+            erasers = fitted(sweep, several)
+            right = not several.keep or sweep.confirms(next(iter(several)), erasers)
+            if group is not None and erasers:
+                right = _holds_for_all(right, next(iter(erasers.values())).mean.device, group)
+            if not right:
+                log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
+                sweep.whole = True
+                erasers = fitted(sweep, several)
+    return erasers
+
+
+def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
+    """Return whether a condition holds in every process of a group."""
+    failed = torch.tensor(float(not condition), device=device)
+    dist.all_reduce(failed, group=group)
+    return not failed
 
 
 class _Batches:
@@ -193,9 +213,9 @@ class _Batches:
         self._unread = iter(() if self.keep else self._batches)
 
     def _keep(self, one: BatchPass) -> None:
-        if self.keep and not isinstance(self._batches, Sequence):  # a list holds its batches already
+        if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
             try:
-                one.x = self._storage.keep_all(one.x)
+                one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
             except OSError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
@@ -218,14 +238,19 @@ def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> 
         names = [z] if isinstance(z, str) else list(z)
         concepts = {name: _entry(batch, name) for name in names}
         x = {key: value for key, value in batch.items() if key not in names}
-        return BatchPass(x, concepts[z] if isinstance(z, str) else concepts, mask and _entry(x, mask))
+        return _as_tensors(x, concepts[z] if isinstance(z, str) else concepts, mask and _entry(x, mask))
     if z is not None or not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         wanted = "(x, z) or (x, z, mask), or dictionaries" if z is None else f"dictionaries with the entry {z!r}"
         raise ValueError(f"a batch is a {type(batch).__name__}: expected {wanted}")
     x, concept, *masks = batch
     if mask is not None:
         masks = [_entry(x if isinstance(x, Mapping) else {}, mask)]
-    return BatchPass(x, concept, masks[0] if masks else None)
+    return _as_tensors(x, concept, masks[0] if masks else None)
+
+
+def _as_tensors(x: Any, z: Any, mask: Any) -> BatchPass:
+    concepts = {name: as_tensor(one, "z") for name, one in z.items()} if isinstance(z, Mapping) else as_tensor(z, "z")
+    return BatchPass(x, concepts, None if mask is None else as_tensor(mask, "mask"))
 
 
 def _entry(batch: Mapping[str, Any], name: str) -> Any:
@@ -234,7 +259,7 @@ def _entry(batch: Mapping[str, Any], name: str) -> Any:
     return batch[name]
 
 
-def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Tensor, Any]:
+def _selected(states: Tensor, z: Any, mask: Tensor | None, ignore_index: int) -> tuple[Tensor, Any]:
     """Return states as rows [n, d] and their concept, without those to leave out.
 
     Raises:
@@ -244,7 +269,7 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
     rows = states.reshape(leading.numel(), -1)
     known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     if mask is not None:
-        values = as_tensor(mask, "mask").to(rows.device)
+        values = mask.to(rows.device)
         if not ((values == 0) | (values == 1)).all():
             raise ValueError("the mask holds other values than 0 and 1: pass 1 for tokens to keep, 0 for padding")
         if values.ndim > len(leading):
@@ -255,9 +280,9 @@ def _selected(states: Tensor, z: Any, mask: Any, ignore_index: int) -> tuple[Ten
         known = _spread("the mask", values != 0, leading)
     concepts = {}
     for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
-        concepts[name] = _spread("z", as_tensor(values, "z").to(rows.device), leading)
+        concepts[name] = _spread("z", values.to(rows.device), leading)
         if concepts[name].ndim == 1 and not concepts[name].is_floating_point():
-            known = known & (concepts[name] != ignore_index)
+            known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
         rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
     return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]

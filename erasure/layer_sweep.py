@@ -1,15 +1,20 @@
 """Passes of batches through a network that stop at one module after another, and resume there.
 
 A resumed pass does not repeat computations before its last stop. Modules that have finished return stored values: the
-last one on each level of nesting returns its output, and those before it return NaN, as nothing should read them any
-more. If something does, such as a skip connection, NaN arrives, and the pass starts from the input of the network.
+last one on each level of nesting returns its output, and those before it return a tensor without values. Whatever is
+computed from such a tensor has no values either. If the states at the stop have none, as after a skip connection, or
+the network needs them, as to choose between two branches, the pass starts from the input of the network.
+
+A module that changes its input in place always runs. Other effects of a module, such as an attribute that the network
+reads later, show when one batch passes through the whole network in the end (`LayerSweep.confirms`).
 """
 
 import contextlib
+import functools
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,11 +23,57 @@ from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment
 from erasure.device_memory import free_bytes
-from erasure.module_outputs import call, mapped, named_module, plain_name
+from erasure.module_outputs import call, close, leaves, mapped, named_module, plain_name
 
 
 class _Reached(BaseException):  # so that no network handles it as an error
     """A pass has reached the module at which it stops."""
+
+
+class _Unusable(BaseException):  # as above
+    """A resumed pass needs values that it does not have."""
+
+
+class _Discarded(Tensor):
+    """A tensor without values, of some shape, dtype and device; whatever is computed from it has none either.
+
+    Operations run on the device "meta", where those whose results depend on values raise an error.
+    """
+
+    meta: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
+
+    @staticmethod
+    def __new__(cls, meta: Tensor, device: torch.device) -> "_Discarded":
+        one = Tensor._make_wrapper_subclass(  # pyright: ignore
+            cls, meta.shape, strides=meta.stride(), dtype=meta.dtype, device=device
+        )
+        one.meta = meta
+        return one
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        arguments = func._schema.arguments
+        passed = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
+        written = leaves([passed[one.name] for one in arguments if one.is_write and one.name in passed])
+        if any(isinstance(leaf, Tensor) and not isinstance(leaf, cls) for leaf in written):
+            raise _Unusable
+        involved = leaves((args, kwargs))
+        devices = [one for one in involved if isinstance(one, torch.device)]
+        devices += [one.device for one in involved if isinstance(one, cls)]
+
+        def on_meta(leaf: Any) -> Any:
+            if isinstance(leaf, cls):
+                return leaf.meta
+            if isinstance(leaf, torch.device):
+                return torch.device("meta")
+            return leaf.to("meta") if isinstance(leaf, Tensor) else leaf
+
+        result = func(*mapped(args, on_meta), **mapped(kwargs, on_meta))
+        if not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves(result)):
+            raise _Unusable
+        return mapped(result, lambda leaf: None if leaf is None else cls(leaf, devices[0]))
 
 
 class Stored:
@@ -36,9 +87,9 @@ class Stored:
         self._kept = None
 
     def tensor(self) -> Tensor:
-        """Return a copy on the device of the tensor, or NaN if it was forgotten."""
+        """Return a copy on the device of the tensor, or a tensor without values if it was forgotten."""
         if self._kept is None:
-            return torch.full(self._shape, torch.nan, dtype=self._dtype, device=self._device)
+            return _Discarded(torch.empty(self._shape, dtype=self._dtype, device="meta"), self._device)
         return self._kept.to(self._device, copy=True)
 
 
@@ -116,11 +167,14 @@ class BatchPass:
 
 
 def _is_replaceable(output: Any) -> bool:
-    """Return whether an output consists of floating tensors, which NaN can replace, and of plain values."""
-    leaves: list[Any] = []
-    mapped(output, leaves.append)
+    """Return whether an output consists of floating tensors, which may lose their values, and of plain values."""
     plain = bool, int, float, str, type(None)
-    return all(leaf.is_floating_point() if isinstance(leaf, Tensor) else isinstance(leaf, plain) for leaf in leaves)
+    return all(
+        leaf.is_floating_point() and not isinstance(leaf, _Discarded)
+        if isinstance(leaf, Tensor)
+        else isinstance(leaf, plain)
+        for leaf in leaves(output)
+    )
 
 
 class LayerSweep:
@@ -134,6 +188,7 @@ class LayerSweep:
 
     Attributes:
         names: names in the order in which the network runs the modules.
+        whole: whether no pass is resumed.
 
     Raises:
         ValueError: a module that does not run exactly once in a pass.
@@ -160,7 +215,9 @@ class LayerSweep:
         self._resumable = [name for name in outer if runs[name] == 1]
         self._storage = Storage()
         self._forwards: list[tuple[nn.Module, Any]] = []
-        self._pass, self._open = BatchPass(None), list[str]()
+        self._pass, self._open, self._ran = BatchPass(None), list[str](), set[str]()
+        self._first: dict[str, Stored] = {}
+        self.whole, self._was_resumed, self._resumes = False, False, False
 
     def __enter__(self) -> Self:
         for name in self._resumable:
@@ -180,13 +237,23 @@ class LayerSweep:
         """Return a `forward` that returns the stored output if the module has finished for this batch."""
 
         def resuming(*args: Any, **kwargs: Any) -> Any:
+            if name in self._ran:  # not only once, as for the first batch
+                self.whole = True
+                if self._resumes:
+                    raise _Unusable
+            self._ran.add(name)
             if (stored := self._pass.outputs.get(name)) is not None:
                 return restored(stored)
             around = tuple(self._open)
             self._open.append(name)
+            entered = [
+                (leaf, leaf._version)
+                for leaf in leaves((args, kwargs))
+                if isinstance(leaf, Tensor) and not leaf.is_inference()
+            ]
             output = forward(*args, **kwargs)
             self._open.pop()
-            if self._keep:
+            if self._keep and not self.whole and all(leaf._version == version for leaf, version in entered):
                 self._pass.finished(name, around, output, self._storage)
             return output
 
@@ -207,7 +274,8 @@ class LayerSweep:
             raise _Reached
 
         def run() -> Tensor:
-            self._open, reached[:] = [], []
+            self._begin()
+            reached.clear()
             with contextlib.suppress(_Reached):
                 call(self._model, restored(self._pass.x))
             if not reached:
@@ -216,20 +284,58 @@ class LayerSweep:
 
         self._keep = keep
         with Attachment(self._model, {name: stop}, inputs=self._inputs, report_idle=False):
-            for self._pass in passes:
-                states = self._resumed(run) if self._pass.outputs else None
+            for i, self._pass in enumerate(passes):
+                states = self._resumed(run) if self._pass.outputs and not self.whole else None
                 if states is None:
                     self._pass.begin_again()
                     states = run()
+                if i == 0 and not self.whole:
+                    with contextlib.suppress(OSError):
+                        self._first[name] = self._storage.keep(states)
                 yield self._pass, states
+
+    def _begin(self) -> None:
+        self._open, self._ran = [], set()
 
     def _resumed(self, run: Callable[[], Tensor]) -> Tensor | None:
         """Return the states that a resumed pass reaches, or None if they depend on discarded values."""
+        self._resumes = True
         try:
             states = run()
-        except Exception:  # caused by NaN; an error of the network itself recurs in the full pass
+        except (Exception, _Unusable):  # for want of values; an error of the network itself recurs in the full pass
             return None
-        return None if states.isnan().any() else states
+        finally:
+            self._resumes = False
+        if isinstance(states, _Discarded):
+            return None
+        self._was_resumed = True
+        return states
+
+    def confirms(self, first: BatchPass, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> bool:
+        """Return whether the first batch had the states that a whole pass has, if any pass was resumed.
+
+        Args:
+            first: the first pass.
+            functions: the function that changes the states of each module.
+        """
+        if self.whole or not self._was_resumed:
+            return True
+        wrong = list[str]()
+
+        def compared(name: str, states: Tensor) -> Tensor:
+            if name in self._first:
+                expected = self._first[name].tensor()
+                if not close(states, expected, 16 * torch.finfo(states.dtype).eps):
+                    wrong.append(name)
+            return functions[name](states)
+
+        self._pass, self._keep = first, False
+        first.begin_again()
+        self._begin()
+        watched = {name: functools.partial(compared, name) for name in self.names}
+        with Attachment(self._model, watched, inputs=self._inputs, report_idle=False):
+            call(self._model, restored(first.x))
+        return not wrong
 
 
 def _with_those_around(names: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -67,6 +68,22 @@ def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
             object.__setattr__(copied, field.name, mapped(getattr(values, field.name), function))
         return copied
     return function(values)
+
+
+def leaves(values: Any) -> list[Any]:
+    """Return all values in nested tuples, lists, mappings and dataclasses."""
+    found: list[Any] = []
+    mapped(values, found.append)
+    return found
+
+
+def close(a: Tensor, b: Tensor, relative: float) -> bool:
+    """Return whether two tensors differ by at most a tolerance relative to the largest finite value of `a`."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.double(), b.double()
+    largest = float(a[a.isfinite()].abs().amax()) if a.isfinite().any() else 0.0
+    return bool(torch.isclose(a, b, rtol=0, atol=relative * largest, equal_nan=True).all())
 
 
 def replaced(values: Any, old: Tensor, new: Tensor) -> Any:

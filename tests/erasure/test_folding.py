@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from erasure import (
     AlfQleaceEraser,
@@ -125,6 +126,92 @@ def test_large_outputs_may_be_rounded_and_small_ones_may_not_be_wrong(size: floa
         torch.testing.assert_close(fold_layers(right, erasers, x)(x), right(x), rtol=0, atol=1e-4 * size)
     with pytest.raises(ValueError, match="norm cannot be folded"):
         fold_layers(wrong, fit_layers(wrong, [(x, Z)], ["norm"], num_classes=3), x)
+
+
+class Outputs(nn.Module):
+    """Returns its states beside, or within, other things; or lets a little of them past the linear layer."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.norm, self.linear, self.kind = nn.LayerNorm(6), nn.Linear(6, 6), kind
+
+    def forward(self, x: Tensor) -> Any:
+        states = self.norm(x)
+        logits = self.linear(states)
+        if self.kind == "skip":
+            return logits + 1e-6 * states
+        return {"tuple": (logits, states), "nested": {"logits": logits, "more": [None, (states * 1e-3,)]}}[self.kind]
+
+
+@pytest.mark.parametrize("kind", ["tuple", "nested", "skip"])
+def test_every_tensor_of_the_output_is_compared(kind: str) -> None:
+    model = Outputs(kind).double().eval()
+    erasers = fit_layers(model, [(X, Z)], ["norm"], num_classes=3)
+    with pytest.raises(ValueError, match="norm cannot be folded: its output must be read by linear layers only"):
+        fold_layers(model, erasers, X)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("offset", "error"), [(1e4, 1e-10), (1e8, 1e-6)])
+def test_data_far_from_the_origin(offset: float, error: float, after: bool) -> None:
+    x, linear = X + Z[:, None] * torch.arange(6) + offset, nn.Linear(6, 6).double()
+    if after:
+        linear.bias.data += offset
+        eraser = LeaceEraser.fit(linear(X).detach(), Z)
+        torch.testing.assert_close(fold(linear, eraser, after=True)(X), eraser(linear(X)), rtol=0, atol=error)
+    else:
+        eraser = LeaceEraser.fit(x, Z)
+        torch.testing.assert_close(fold(linear, eraser)(x), linear(eraser(x)), rtol=0, atol=error)
+
+
+class Adapted(nn.Linear):
+    """Adds a low-rank product, as LoRA does."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 4)
+        self.low = nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) + input @ self.low.T
+
+
+def test_layers_that_compute_more_than_their_weights_say_are_refused() -> None:
+    hooked, seen = nn.Linear(6, 4), list[Tensor]()
+    hooked.register_forward_hook(lambda *_: seen.append(_[-1]))
+    eraser = LeaceEraser.fit(X, Z).to(torch.float32)
+    torch.testing.assert_close(fold(hooked, eraser)(X.float()), hooked(eraser(X.float())))
+    hooked.register_forward_hook(lambda *_: _[-1] * 1.008)
+    for linear, message in ((Adapted(), "Adapted replaces the forward of torch.nn.Linear"), (hooked, "hooks change")):
+        with pytest.raises(ValueError, match=message):
+            fold(linear, eraser)
+        with pytest.raises(ValueError, match=f"^1: {message}"):
+            fold_layers(nn.Sequential(nn.Identity(), linear).eval(), {"0": eraser}, X.float())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*")
+@pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm", "orthogonal", "old", "pruned"])
+def test_weights_that_are_computed_from_others_are_refused_until_they_are_plain(kind: str) -> None:
+    utils: Any = nn.utils
+    change, undo = {
+        "old": (utils.weight_norm, utils.remove_weight_norm),
+        "pruned": (
+            lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3),
+            lambda layer: prune.remove(layer, "weight"),
+        ),
+    }.get(kind) or (
+        getattr(utils.parametrizations, kind),
+        lambda layer: utils.parametrize.remove_parametrizations(layer, "weight"),
+    )
+    model, eraser = nn.Sequential(nn.Identity(), nn.Linear(6, 6)).eval(), LeaceEraser.fit(X, Z).to(torch.float32)
+    linear: Any = change(model[1])
+    for folded in (lambda: fold(linear, eraser), lambda: fold_layers(model, {"0": eraser}, X.float())):
+        with pytest.raises(
+            ValueError, match=r"computed from others: make them plain .* or torch.nn.utils.prune.remove"
+        ):
+            folded()
+    undo(linear)
+    expected = linear(eraser(X.float()))
+    torch.testing.assert_close(fold_layers(model, {"0": eraser}, X.float())(X.float()), expected, rtol=0, atol=1e-5)
 
 
 class Squared(LeaceEraser):

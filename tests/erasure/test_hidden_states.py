@@ -195,7 +195,7 @@ def test_one_sweep_fits_what_one_pass_for_each_module_fits(model: Stack, names: 
             torch.testing.assert_close(tensor, expected[name].state_dict()[field], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("depth", "count", "most"), [(12, 1, 26), (12, 8, 14)])
+@pytest.mark.parametrize(("depth", "count", "most"), [(12, 1, 38), (12, 8, 16)])
 def test_a_block_runs_about_once_for_each_batch(depth: int, count: int, most: int) -> None:
     model = stack(depth)
     fit_layers(model, tokens(count), [f"blocks.{i}" for i in range(depth)], num_classes=2)
@@ -225,6 +225,47 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
         for name in names:
             for field, tensor in erasers[name].state_dict().items():
                 torch.testing.assert_close(tensor, wanted[name].state_dict()[field], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["pair", "triple", "dictionary", "several"])
+def test_a_loader_may_reuse_its_memory(form: str) -> None:
+    model, batches = stack(2), tokens()
+    mask = [torch.rand(20, 5, generator=torch.Generator().manual_seed(i)) < 0.7 for i in range(3)]
+    options: dict[str, Any] = {"num_classes": 2}
+    if form == "dictionary":
+        options |= {"z": "z", "mask": "mask"}
+    elif form == "several":
+        options = {"num_classes": {"a": 2}}
+
+    def batch(x: Tensor, z: Tensor, kept: Tensor) -> Any:
+        if form == "dictionary":
+            return {"x": x, "z": z, "mask": kept}
+        return ((x, {"a": z, "b": z.numpy() * 1.5}) if form == "several" else (x, z, kept))[: 2 + (form == "triple")]
+
+    def reused() -> Any:
+        memory = [torch.empty_like(tensor) for tensor in (*batches[0], mask[0])]
+        for new in zip(*zip(*batches, strict=True), mask, strict=True):
+            for old, one in zip(memory, new, strict=True):
+                old.copy_(one)
+            yield batch(*memory)
+
+    names = ["embed", "blocks.0", "blocks.1"]
+    expected = fit_layers(
+        model, [batch(x, z, one) for (x, z), one in zip(batches, mask, strict=True)], names, **options
+    )
+    found = fit_layers(model, reused(), names, **options)
+    for name in names:
+        for field, tensor in found[name].state_dict().items():
+            torch.testing.assert_close(tensor, expected[name].state_dict()[field], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
+def test_small_labels_are_not_taken_for_the_negative_one_to_ignore(dtype: torch.dtype) -> None:
+    z = torch.tensor([0, 1, 156])[torch.arange(90) % 3]
+    x = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)).double() + z[:, None] / 50
+    (eraser,) = fit_layers(nn.Sequential(nn.Identity()).eval(), [(x, z.to(dtype))], ["0"], num_classes=157).values()
+    for label in (0, 1, 156):
+        torch.testing.assert_close(eraser(x)[z == label].mean(0), x.mean(0), rtol=0, atol=1e-10)
 
 
 def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused() -> None:

@@ -90,15 +90,74 @@ def fitted_alone(model: nn.Module, names: list[str]) -> list[LeaceEraser]:
     return [*erasers.values()]
 
 
+class Remembering(nn.Linear):
+    """Leaves its output where the network reads it later."""
+
+    kept: Tensor
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.kept = super().forward(input)
+        return self.kept
+
+
+class Parts(nn.Module):
+    """Linear layers a, b, c and o, joined in several ways that a pass must not resume through."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.o = Remembering(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.relu, self.kind = nn.ReLU(inplace=True), kind
+        self.branches = Branches()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "in place":
+            h = self.a(x)
+            return self.o(self.c(self.relu(h)) + h)
+        if self.kind == "twice":  # but once for the first batch
+            h = self.branches(x, 0)
+            return self.o(self.c(h if x is BATCHES[0][0] else h + self.branches(h, 1)))
+        r, h = self.a(x), self.b(x)
+        if self.kind == "attribute":
+            return self.o(self.c(h) + self.a.kept)
+        chosen = {
+            "largest": lambda: (r.argmax(-1) == 0)[:, None],
+            "sign": lambda: (r > 0).any(-1, keepdim=True),
+            "branch": lambda: torch.tensor(bool(r.mean() < 9)),
+            "rows": lambda: torch.zeros(len(r), 1).index_fill_(0, (r[:, 0] > 0).nonzero()[:, 0], 1.0) > 0,
+            "numpy": lambda: torch.from_numpy(r.numpy().argmax(1) == 0)[:, None],
+            "written": lambda: torch.zeros(r.shape).copy_(r)[:, :1] > 0,
+            "list": lambda: torch.tensor([row[0] > 0 for row in r.tolist()])[:, None],
+        }[self.kind]()
+        return self.o(torch.where(chosen, self.c(h), -h))
+
+
+class Branches(nn.ModuleList):
+    """Runs one of its modules."""
+
+    def __init__(self) -> None:
+        super().__init__([nn.Linear(4, 4), nn.Tanh()])
+
+    def forward(self, x: Tensor, branch: int) -> Tensor:
+        return self[branch](x)
+
+
+KINDS = ["signs", "traced", "in place", "attribute", "twice"]
+KINDS += ["largest", "sign", "branch", "rows", "numpy", "written", "list"]
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*")
-@pytest.mark.parametrize("kind", ["signs", "traced"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_states_are_those_of_full_passes_whatever_stands_between(kind: str) -> None:
     model, names = network(), ["0", "1", "4"]
     if kind == "signs":
         model, names = Gated().eval(), ["first.linear", "second", "third"]
-    else:
+    elif kind == "traced":
         traced: Any = torch.jit.trace(nn.Tanh(), torch.ones(40, 4))
         model.register_module("1", traced)
+    else:
+        torch.manual_seed(0)
+        model = Parts(kind).eval()
+        names = {"in place": ["relu", "o"], "twice": ["branches.0", "c", "o"]}.get(kind, ["a", "b", "o"])
     erasers = fit_layers(model, BATCHES, names, num_classes=2)
     for found, expected in zip(erasers.values(), fitted_alone(model, names), strict=True):
         for field, tensor in expected.state_dict().items():
