@@ -138,10 +138,12 @@ def target_of(kind: str, section: Options) -> Target[Any]:
 
 
 def _hidden(error: Exception) -> str:
-    """Return a hint for a module that one of this project's packages, of the same name, hides; else ""."""
+    """Return a hint for a module that is not found, or that a package of this project hides; else ""."""
     package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
     folder = Path(__file__).parents[1] / package
-    return f"; {package} is {folder}: a package of yours needs another name" if package and folder.is_dir() else ""
+    if package and folder.is_dir():
+        return f"; {package} is {folder}: a package of yours needs another name"
+    return "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
 
 
 @functools.cache

@@ -255,7 +255,8 @@ def codelength(
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
-            warn_of_few(sizes, k)
+            instead = ", or pass validation=(x, y), which stops trainings in place of a tenth of each prefix"
+            warn_of_few(sizes, k, f"take more examples{instead if validation is None and code == 'blocks' else ''}")
             precision = getattr(torch, trained.precision)
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
             stack = choose(ensemble, len(seeds), data["train"], trained).stack

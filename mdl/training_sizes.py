@@ -84,10 +84,10 @@ def few_labels(sizes: Sequence[int], num_classes: int) -> str | None:
     )
 
 
-def warn_of_few(sizes: Sequence[int], num_classes: int) -> None:
+def warn_of_few(sizes: Sequence[int], num_classes: int, remedy: str = "take more examples") -> None:
     """Warn where the smallest training size, or all labels, are too few for codelengths to say much."""
     if said := few_labels(sizes, num_classes):
-        log.warning("training sizes %s: %s; take more examples", ", ".join(map(str, sizes)), said)
+        log.warning("training sizes %s: %s; %s", ", ".join(map(str, sizes)), said, remedy)
 
 
 def _ratio(sum_of_powers: float, m: int) -> float:

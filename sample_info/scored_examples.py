@@ -133,7 +133,11 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
     strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
     chosen = available[_sample(strata[available], settings.examples, seed)]
     if len(chosen) < settings.examples:
-        log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
+        log.info(
+            "sample_info.examples=%d: there are %d training examples, and all are scored; %d validation and %d test "
+            "examples are not (unique_information in Python scores all that it is given)",
+            settings.examples, len(chosen), len(numbered["validation"].labels), len(numbered["test"].labels),
+        )  # fmt: skip
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
     eraser, d = Target(experiment.config.eraser, Eraser).resolve(), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)

@@ -91,7 +91,9 @@ def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -
     overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
     with caplog.at_level("INFO"):
         examples = load(experiment(composed("sample_info", overrides, SampleInfoConfig)))
-    assert f"sample_info.examples=100000: there are {len(examples.x)}, and all are scored" in caplog.text
+    assert (
+        f"sample_info.examples=100000: there are {len(examples.x)} training examples, and all are scored" in caplog.text
+    )
 
 
 def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
