@@ -279,7 +279,7 @@ def moments_of(
 
 
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
-    """Return the columns [n, m] of all concepts for `leading` examples, in the order of `concepts`.
+    """Return the columns [n, m] of all concepts for `leading` examples, in float64 and in the order of `concepts`.
 
     Args:
         z: a concept, or a mapping of names to concepts; see `ConceptMoments`.
@@ -293,7 +293,8 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     if named.keys() != concepts.keys():
         raise ValueError(f"z has the concepts {', '.join(named)}: expected {', '.join(concepts)}")
     tensors = _tensors(named)
-    return torch.cat([_encoded(tensors[name], leading, size) for name, size in concepts.items()], 1)
+    # Converted one by one: a common dtype of integers and floats would be that of the floats, which rounds integers.
+    return torch.cat([_encoded(tensors[name], leading, size).double() for name, size in concepts.items()], 1)
 
 
 def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:

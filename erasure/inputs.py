@@ -53,7 +53,10 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        values = torch.stack([as_tensor(value, name, examples=examples) for value in values])
+        parts = [as_tensor(value, name, examples=examples) for value in values]
+        if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
+            parts = [part.double() for part in parts]
+        values = torch.stack(parts)
     if isinstance(values, Tensor):
         values = _plain(values, name)
         return values if examples else values.detach()

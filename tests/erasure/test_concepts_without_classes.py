@@ -144,6 +144,28 @@ def test_batches_and_shards_give_the_moments_of_one_pass(kind: str, tmp_path: Pa
         torch.testing.assert_close(getattr(first, name), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize(
+    ("integers", "other"),
+    [
+        (1_700_000_000 + torch.arange(N) % 100, torch.float32),  # seconds; float32 holds every 128th
+        (2000 + torch.arange(N) % 3, torch.bfloat16),  # holds every eighth year
+        (70_000 + torch.arange(N) % 50, torch.float16),  # holds nothing above 65,504
+    ],
+)
+def test_integers_keep_their_digits_beside_floats(integers: Tensor, other: torch.dtype) -> None:
+    x, _ = draw("real")
+    x[:, 0] += 3 * (integers - integers.min())
+    z = {"integers": integers, "other": torch.rand(N, generator=torch.Generator().manual_seed(1)).to(other)}
+    moments = ConceptMoments(D, {"integers": 1, "other": 1}).update(x, z)
+    expected = (integers - integers.min()).double().var(correction=0)
+    torch.testing.assert_close(moments.concept_covariance[0, 0], expected)
+    erased = LeaceEraser.from_moments(moments)(x)
+    assert linear_r2(x, integers.double()) > 0.5
+    assert linear_r2(erased, integers.double() - integers.min()) < 1e-10
+    rows = [torch.tensor([7, 1_700_000_001]), torch.tensor([0.5, 2.0])]
+    assert ClassMoments.fit(rows * 2, [0, 0, 1, 1]).mean[1] == 850_000_001.5  # pyright: ignore[reportArgumentType]
+
+
 def test_values_for_tokens_and_for_their_sequences() -> None:
     x, z = draw("real")
     tokens = x.reshape(100, 5, D)
