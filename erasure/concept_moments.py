@@ -1,5 +1,6 @@
 """Joint moments of examples and concepts that need not be classes: real numbers, several labels, several concepts."""
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -241,6 +242,9 @@ class ConceptMoments:
     def concept_factor(self, at: Sequence[int]) -> CovarianceFactor:
         """Return the square-root factor of the covariance of some columns of z."""
         return CovarianceFactor(self.concept_covariance[at][:, at], self.concept_mean[at])
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())

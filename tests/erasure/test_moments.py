@@ -1,7 +1,10 @@
 """Class moments: exact, mergeable, and clear about bad input."""
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +12,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasure import ClassMoments
+from erasure import ClassMoments, ConceptMoments
 from tests.processes import PROCESSES
 
 
@@ -207,6 +210,36 @@ def test_moments_far_from_zero_are_those_near_zero(pooled: bool) -> None:
         torch.testing.assert_close(moments.total, near.total, rtol=1e-13, atol=1e-12)
     torch.testing.assert_close(far.means, near.means + 2.0**33, rtol=1e-15, atol=0)
     assert torch.linalg.matrix_rank(ClassMoments.fit(x[:4] + 2.0**33, z[:4]).total, hermitian=True) == 3
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_loaded_moments_replace_those_before(pooled: bool) -> None:
+    x, z = random_data(7)
+    loaded = ClassMoments(5, 3, pooled=pooled).update(x[:30].float(), z[:30])
+    loaded.load_state_dict(ClassMoments(5, 3, pooled=pooled).update(x[30:], z[30:]).state_dict())
+    assert (loaded.n, loaded.epsilon) == (30, torch.finfo(torch.float64).eps)
+    torch.testing.assert_close(loaded.mean, x[30:].mean(0))
+    torch.testing.assert_close(loaded.total, torch.cov(x[30:].T, correction=0))
+
+
+@pytest.mark.parametrize("concept", [False, True])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda moments: pickle.loads(pickle.dumps(moments))])
+def test_a_copy_with_waiting_batches_shares_nothing(copied: Callable[[Any], Any], concept: bool) -> None:
+    x, z = random_data(7)
+    moments = (ConceptMoments(5, 3) if concept else ClassMoments(5, 3)).update(x[:30], z[:30])
+    other = copied(moments).update(x[30:], z[30:])
+    torch.testing.assert_close(other.total, torch.cov(x.T, correction=0))
+    torch.testing.assert_close(moments.total, torch.cov(x[:30].T, correction=0))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_class_without_examples_has_a_mean_of_zero(pooled: bool) -> None:
+    x, z = random_data(7)
+    moments = ClassMoments(5, 4, pooled=pooled).update(x, z).rescale(2.0, 3.0)
+    assert moments.means[3].tolist() == [0] * 5
+    torch.testing.assert_close(moments.means[0], 2 * x[z == 0].mean(0) + 3)
+    moments.update(2 * x + 3, torch.full_like(z, 3))
+    torch.testing.assert_close(moments.means[3], 2 * x.mean(0) + 3)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
