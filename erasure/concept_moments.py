@@ -18,6 +18,7 @@ from erasure.inputs import (
     number_of_classes,
     per_example,
     require_labels,
+    require_one_reading,
     require_plain,
     require_range,
     require_same_rows,
@@ -46,7 +47,7 @@ class ConceptMoments:
     Accumulated in float64 from batches, and mergeable, as `ClassMoments` are. LEACE, oracle LEACE and SPLINCE need
     nothing else (Belrose et al. 2023, Theorem 4.2), so that z may be anything that has a covariance with x:
 
-    - real numbers [n] or [n, m];
+    - real numbers [n] or [n, m], and [n, m, 1] for one per vector of examples [n, m, d];
     - several labels per example, [n, m] booleans or zeros and ones;
     - classes, as integers [n] in 0..k-1, which become k columns;
     - several concepts, a mapping of names to any of these.
@@ -336,6 +337,7 @@ def _label(name: str, named: Mapping[str, Any]) -> str:
 
 def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
     """Return the number of columns of a concept, which error messages call `name`."""
+    require_one_reading(z, leading, name=name)
     z = z if z.is_floating_point() else single_column(z, leading)
     if not per_example(z, leading):
         if z.ndim < 2 and leading:
@@ -351,6 +353,8 @@ def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
 
 def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
     """Return one concept's columns [n, size]."""
+    if not z.is_floating_point():
+        require_one_reading(z, leading, size)
     z = z if z.is_floating_point() and size > 1 else single_column(z, leading)
     if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
         if size == 1:

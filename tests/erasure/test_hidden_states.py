@@ -217,7 +217,7 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
         (expected, fit_layers(model, [{"x": x, "mask": mask, "z": z}], names, num_classes=2, z="z", mask="mask")),
         (expected, fit_layers(model, [(x, ignored)], names, num_classes=2)),
         (expected, fit_layers(model, [(x, torch.where(mask, z, 7))], names, num_classes=2, ignore_index=7)),
-        (real, fit_layers(model, [(x, z.double(), mask)], names)),
+        (real, fit_layers(model, [(x, z.double()[..., None], mask)], names)),
         (several, fit_layers(model, [(x, both)], names, num_classes={"a": 2})),
         (several, fit_layers(model, [{"x": x} | both], names, num_classes={"a": 2}, z=["a", "b"])),
     ]
@@ -256,7 +256,7 @@ class Mean(nn.Module):
 
 def test_several_and_real_valued_concepts_are_erased() -> None:
     model, (x, z) = stack(2), tokens(1)[0]
-    concepts = {"label": z, "first": x[..., 0]}
+    concepts = {"label": z, "first": x[..., :1]}
     erasers = fit_layers(model, [(x, concepts)], ["blocks.0", "blocks.1"], num_classes={"label": 2})
     with erase(model, erasers):
         states = states_of(model, [(x, z)], ["blocks.0", "blocks.1"])

@@ -12,7 +12,15 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasure import ClassMoments, ConceptMoments
+from erasure import (
+    ClassMoments,
+    ConceptMoments,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    fit_layers,
+    order_spectrum,
+)
 from tests.processes import PROCESSES
 
 
@@ -120,11 +128,39 @@ def test_examples_and_labels_come_in_the_forms_that_users_have() -> None:
     equal(rows, expected)
 
 
-def test_labels_that_may_be_either_are_refused() -> None:
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda x, z: ClassMoments(5, 5).update(x, z),
+        lambda x, z: ConceptMoments(5, 5).update(x, z),
+        *(lambda x, z, fit=fit: fit(x, z) for fit in (ClassMoments.fit, ConceptMoments.fit, order_spectrum)),
+        *(lambda x, z, kind=kind: kind.fit(x, z) for kind in (LeaceEraser, QleaceEraser, OracleLeaceEraser)),
+        lambda x, z: LeaceEraser.fit(x, z, dim=5),
+        lambda x, z: LeaceEraser.fit(x, {"group": z}),
+        lambda x, z: LeaceEraser.fit(x, z, num_classes=5),
+        lambda x, z: fit_layers(torch.nn.Sequential(torch.nn.Identity()).eval(), [(x, z)], ["0"], num_classes=5),
+        lambda x, z: fit_layers(
+            torch.nn.Sequential(torch.nn.Identity()).eval(), [(x, {"group": z})], ["0"], num_classes={"group": 5}
+        ),
+    ],
+)
+def test_labels_that_may_be_either_are_refused(fit: Callable[[torch.Tensor, torch.Tensor], Any]) -> None:
     states, _ = hidden_states()
-    ambiguous = torch.nn.functional.one_hot(torch.arange(12) % 5, 5)
     with pytest.raises(ValueError, match="may be labels or one-hot: pass one integer per example"):
-        ClassMoments(5, 5).update(states, ambiguous)
+        fit(states, torch.nn.functional.one_hot(torch.arange(12) % 5, 5))
+
+
+def test_labels_that_can_only_be_either_are_taken() -> None:
+    states, _ = hidden_states()
+    hot = torch.nn.functional.one_hot(torch.arange(12) % 5, 5)
+    for z, k in ((hot, 2), (hot[..., None], None), (hot[..., None], 2), (hot[..., None], 5)):
+        expected = ClassMoments.fit(states.flatten(0, 1), hot.flatten(), num_classes=k)
+        torch.testing.assert_close(ClassMoments.fit(states, z, num_classes=k).shifts, expected.shifts)
+        model = torch.nn.Sequential(torch.nn.Identity()).eval()
+        fitted = fit_layers(model, [(states, z)], ["0"], num_classes=k or 2)["0"]
+        assert ClassMoments.fit(fitted(states), hot[..., None]).shifts.abs().max() < 1e-12
+    whole = ClassMoments.fit(states.flatten(1), hot)
+    torch.testing.assert_close(ClassMoments.fit(states, torch.arange(12) % 5).shifts, whole.shifts)
 
 
 def test_small_batches_that_wait_are_seen_in_every_number() -> None:
