@@ -283,6 +283,29 @@ def moments_of(
     return ConceptMoments.fit(x, named, dim=dim)
 
 
+def class_counts(num_classes: Any, concepts: str | Sequence[str] | None) -> int | dict[str, int] | None:
+    """Return numbers of classes as ints: one for all, or by name, where a single concept is "z".
+
+    Args:
+        num_classes: k, or a mapping of names of concepts to k, or None.
+        concepts: name of a single concept, or names of several; None if they are not known.
+
+    Raises:
+        ValueError: something that is no whole number, or a name that is not one of `concepts`.
+    """
+    if num_classes is None:
+        return None
+    if not isinstance(num_classes, Mapping):
+        return whole_number(num_classes, "num_classes")
+    counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+    if concepts is None:
+        return counts
+    known = [concepts, SINGLE] if isinstance(concepts, str) else concepts
+    if unknown := [name for name in counts if name not in known]:
+        raise ValueError(f"num_classes has the name {unknown[0]!r}: z={concepts!r} names the concepts")
+    return dict(zip([SINGLE], counts.values(), strict=False)) if isinstance(concepts, str) else counts
+
+
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     """Return the columns [n, m] of all concepts for `leading` examples, in float64 and in the order of `concepts`.
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment, is_compiled
-from erasure.concept_moments import SINGLE, ConceptMoments
+from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
@@ -135,7 +135,7 @@ def fit_layers(
     """
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
-    modules = [*modules]
+    modules, num_classes = [*modules], class_counts(num_classes, z)
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)

@@ -383,6 +383,7 @@ def labelled_rows(
     x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
     dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
     leading = leading_shape(x, dim)
+    num_classes = num_classes if num_classes is None else whole_number(num_classes, "num_classes")
     require_one_reading(z, leading, num_classes)
     column = single_column(z, leading)
     one_hot = column.ndim > 1 and not per_example(column, leading)

@@ -1,8 +1,10 @@
 """Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -262,6 +264,23 @@ def test_several_and_real_valued_concepts_are_erased() -> None:
         states = states_of(model, [(x, z)], ["blocks.0", "blocks.1"])
     for each in states.values():
         assert ConceptMoments.fit(each, concepts).cross.abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("whole", [np.int64, torch.tensor, np.array])
+def test_class_counts_are_whole_numbers_of_any_type(whole: Callable[[int], Any]) -> None:
+    model, (x, z) = stack(1), tokens(1)[0]
+    expected = fit_layers(model, [(x, z)], ["embed"], num_classes=2)["embed"](x.new_ones(3, 6))
+    named = {"batches": [{"x": x, "group": z}], "modules": ["embed"], "z": "group"}
+    for erasers in (
+        fit_layers(model, [(x, z)], ["embed"], num_classes=whole(2)),
+        fit_layers(model, **named, num_classes=whole(2)),
+        fit_layers(model, **named, num_classes={"group": whole(2)}),
+    ):
+        torch.testing.assert_close(erasers["embed"](x.new_ones(3, 6)), expected)
+    with pytest.raises(ValueError, match="num_classes has the name 'age': z='group' names the concepts"):
+        fit_layers(model, **named, num_classes={"age": 2})
+    with pytest.raises(ValueError, match=r"num_classes=2.0: give a whole number"):
+        fit_layers(model, [(x, z)], ["embed"], num_classes=2.0)  # pyright: ignore[reportArgumentType]
 
 
 def test_inputs_are_erased_as_they_enter() -> None:
