@@ -270,7 +270,7 @@ def edit_size(original: Iterable[Tensor], erased: Tensor, total: Tensor) -> floa
 def whitening_of(moments: ClassMoments) -> Whitening | None:
     """Return the directions in which orders are measured; None if nothing varies."""
     try:
-        return Whitening.of(moments.mean, moments.total, _ORDER_DIRECTIONS)
+        return Whitening.of(moments.mean, moments.total, _ORDER_DIRECTIONS, moments.epsilon)
     except ValueError:
         return None
 

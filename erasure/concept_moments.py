@@ -1,5 +1,6 @@
 """Joint moments of examples and concepts that need not be classes: real numbers, several labels, several concepts."""
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from erasure.inputs import (
     number_of_classes,
     per_example,
     require_labels,
+    require_one_reading,
     require_plain,
     require_range,
     require_same_rows,
@@ -45,7 +47,7 @@ class ConceptMoments:
     Accumulated in float64 from batches, and mergeable, as `ClassMoments` are. LEACE, oracle LEACE and SPLINCE need
     nothing else (Belrose et al. 2023, Theorem 4.2), so that z may be anything that has a covariance with x:
 
-    - real numbers [n] or [n, m];
+    - real numbers [n] or [n, m], and [n, m, 1] for one per vector of examples [n, m, d];
     - several labels per example, [n, m] booleans or zeros and ones;
     - classes, as integers [n] in 0..k-1, which become k columns;
     - several concepts, a mapping of names to any of these.
@@ -242,6 +244,9 @@ class ConceptMoments:
         """Return the square-root factor of the covariance of some columns of z."""
         return CovarianceFactor(self.concept_covariance[at][:, at], self.concept_mean[at])
 
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
         return f"{type(self).__name__} of {self.dim} dimensions and {{{sizes}}}, n={self.n}"
@@ -278,8 +283,31 @@ def moments_of(
     return ConceptMoments.fit(x, named, dim=dim)
 
 
+def class_counts(num_classes: Any, concepts: str | Sequence[str] | None) -> int | dict[str, int] | None:
+    """Return numbers of classes as ints: one for all, or by name, where a single concept is "z".
+
+    Args:
+        num_classes: k, or a mapping of names of concepts to k, or None.
+        concepts: name of a single concept, or names of several; None if they are not known.
+
+    Raises:
+        ValueError: something that is no whole number, or a name that is not one of `concepts`.
+    """
+    if num_classes is None:
+        return None
+    if not isinstance(num_classes, Mapping):
+        return whole_number(num_classes, "num_classes")
+    counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+    if concepts is None:
+        return counts
+    known = [concepts, SINGLE] if isinstance(concepts, str) else concepts
+    if unknown := [name for name in counts if name not in known]:
+        raise ValueError(f"num_classes has the name {unknown[0]!r}: z={concepts!r} names the concepts")
+    return dict(zip([SINGLE], counts.values(), strict=False)) if isinstance(concepts, str) else counts
+
+
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
-    """Return the columns [n, m] of all concepts for `leading` examples, in the order of `concepts`.
+    """Return the columns [n, m] of all concepts for `leading` examples, in float64 and in the order of `concepts`.
 
     Args:
         z: a concept, or a mapping of names to concepts; see `ConceptMoments`.
@@ -293,7 +321,8 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     if named.keys() != concepts.keys():
         raise ValueError(f"z has the concepts {', '.join(named)}: expected {', '.join(concepts)}")
     tensors = _tensors(named)
-    return torch.cat([_encoded(tensors[name], leading, size) for name, size in concepts.items()], 1)
+    # Converted one by one: a common dtype of integers and floats would be that of the floats, which rounds integers.
+    return torch.cat([_encoded(tensors[name], leading, size).double() for name, size in concepts.items()], 1)
 
 
 def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
@@ -331,6 +360,7 @@ def _label(name: str, named: Mapping[str, Any]) -> str:
 
 def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
     """Return the number of columns of a concept, which error messages call `name`."""
+    require_one_reading(z, leading, name=name)
     z = z if z.is_floating_point() else single_column(z, leading)
     if not per_example(z, leading):
         if z.ndim < 2 and leading:
@@ -346,6 +376,8 @@ def _columns_of(z: Tensor, leading: torch.Size, name: str) -> int:
 
 def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
     """Return one concept's columns [n, size]."""
+    if not z.is_floating_point():
+        require_one_reading(z, leading, size)
     z = z if z.is_floating_point() and size > 1 else single_column(z, leading)
     if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
         if size == 1:

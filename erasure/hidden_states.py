@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment, is_compiled
-from erasure.concept_moments import SINGLE, ConceptMoments
+from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
-from erasure.inputs import as_tensor, per_example, spread
+from erasure.inputs import as_tensor, per_example, require_one_reading, single_column, spread
 from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
@@ -106,8 +106,8 @@ def fit_layers(
         model: network in evaluation mode, on the device of the batches.
         batches: pairs (x, z) or triples (x, z, mask), where the network is called with x, or with the entries of x if
             x is a mapping; or dictionaries, with whose entries it is called except for those named by `z`. z has a
-            value for each example or each token, in any form that `ConceptMoments` takes: labels, real numbers, or a
-            mapping of names to several concepts.
+            value for each example or each token, in any form that `ConceptMoments` takes: labels, real numbers
+            ([batch, tokens, 1] for one per token), or a mapping of names to several concepts.
         modules: names of modules that run once in a pass. Outputs [batch, tokens, d] are taken as vectors, others as
             whole examples.
         num_classes: k, if z holds labels; for several concepts a mapping of the names of those that hold labels to k.
@@ -138,7 +138,7 @@ def fit_layers(
     """
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
-    modules = [*modules]
+    modules, num_classes = [*modules], class_counts(num_classes, z)
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
@@ -157,7 +157,7 @@ def fit_layers(
                 moments, states = None, torch.empty(0)
                 for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
                     labels, kept = restored((batch.z, batch.mask))
-                    rows, concept = _selected(states, labels, kept, ignore_index)
+                    rows, concept = _selected(states, labels, kept, ignore_index, num_classes)
                     if moments is None:
                         moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
                     moments.update(rows, concept)
@@ -259,7 +259,9 @@ def _entry(batch: Mapping[str, Any], name: str) -> Any:
     return batch[name]
 
 
-def _selected(states: Tensor, z: Any, mask: Tensor | None, ignore_index: int) -> tuple[Tensor, Any]:
+def _selected(
+    states: Tensor, z: Any, mask: Tensor | None, ignore_index: int, num_classes: int | Mapping[str, int] | None
+) -> tuple[Tensor, Any]:
     """Return states as rows [n, d] and their concept, without those to leave out.
 
     Raises:
@@ -280,7 +282,10 @@ def _selected(states: Tensor, z: Any, mask: Tensor | None, ignore_index: int) ->
         known = _spread("the mask", values != 0, leading)
     concepts = {}
     for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
-        concepts[name] = _spread("z", values.to(rows.device), leading)
+        values = as_tensor(values, name).to(rows.device)
+        k = num_classes.get(name) if isinstance(num_classes, Mapping) else num_classes
+        require_one_reading(values, leading, k, name)
+        concepts[name] = _spread(name, single_column(values, leading), leading)
         if concepts[name].ndim == 1 and not concepts[name].is_floating_point():
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():

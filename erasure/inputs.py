@@ -53,7 +53,10 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        values = torch.stack([as_tensor(value, name, examples=examples) for value in values])
+        parts = [as_tensor(value, name, examples=examples) for value in values]
+        if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
+            parts = [part.double() for part in parts]
+        values = torch.stack(parts)
     if isinstance(values, Tensor):
         values = _plain(values, name)
         return values if examples else values.detach()
@@ -331,8 +334,8 @@ def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
 def values_per_example(x: Tensor, *z: Tensor) -> int:
     """Return the number d of values that make up one example.
 
-    Examples are vectors [..., d] if some `z` has a value for every vector, such as one label per token. Otherwise an
-    example is x[0].
+    Examples are vectors [..., d] if some `z` has a value or a row of columns for every vector, such as one label per
+    token. Otherwise an example is x[0].
 
     Raises:
         ValueError: `x` holds no examples, or has no rows.
@@ -341,7 +344,7 @@ def values_per_example(x: Tensor, *z: Tensor) -> int:
         raise ValueError(f"x has shape {tuple(x.shape)}: examples are rows, [n, d]; pass x[:, None] for one coordinate")
     if not x.numel():
         raise ValueError(f"x has shape {tuple(x.shape)}: there are no values to fit an eraser to")
-    per_vector = any(one.ndim > 1 and one.shape == x.shape[:-1] for one in z)
+    per_vector = any(one.ndim > 1 and one.shape[: x.ndim - 1] == x.shape[:-1] for one in z)
     return x.shape[-1] if per_vector else x[:1].numel()
 
 
@@ -380,9 +383,11 @@ def labelled_rows(
     x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
     dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
     leading = leading_shape(x, dim)
-    z = single_column(z, leading)
-    one_hot = z.ndim > 1 and not per_example(z, leading)
-    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(z)
+    num_classes = num_classes if num_classes is None else whole_number(num_classes, "num_classes")
+    require_one_reading(z, leading, num_classes)
+    column = single_column(z, leading)
+    one_hot = column.ndim > 1 and not per_example(column, leading)
+    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
     rows, labels = check_batch(x, z, dim, k)
     assert labels is not None
     return rows, labels, k
@@ -429,6 +434,33 @@ def per_example(z: Tensor, leading: torch.Size) -> bool:
     return z.shape == leading[: z.ndim] and (z.ndim > 0 or not leading)
 
 
+def require_one_reading(z: Tensor, leading: torch.Size, num_classes: int | None = None, name: str = "z") -> None:
+    """Raise ValueError for z [n, m] of vectors [n, m, d] if it may hold a value per vector or m columns per example.
+
+    Integers that are not one-hot are labels of vectors.
+
+    Args:
+        z: labels or a concept.
+        leading: shape of the examples without their coordinates.
+        num_classes: k, if it is known that z holds classes.
+        name: its name in error messages.
+    """
+    if z.ndim < 2 or z.shape[-1] == 1 or not per_example(z, leading):
+        return
+    shape, columns = tuple(z.shape), z.shape[-1]
+    if num_classes in (None, columns) and is_one_hot(z):
+        raise ValueError(
+            f"{name} of shape {shape} may be labels or one-hot: pass one integer per example, {name}.argmax(-1), or "
+            f"{name}[..., None] for one label per vector"
+        )
+    if num_classes is None and z.is_floating_point():
+        raise ValueError(
+            f"{name} of shape {shape} may be one number per vector or {columns} per example: pass {name}[..., None] "
+            f"for one per vector; for {columns} per example repeat them for its vectors, {[*shape, columns]}, or pass "
+            "whole examples, x.flatten(1)"
+        )
+
+
 def single_column(z: Tensor, leading: torch.Size) -> Tensor:
     """Return `z` without a last axis of one column that the `leading` examples do not have."""
     column = z.ndim > 1 and z.shape[-1] == 1 and not per_example(z, leading)
@@ -449,15 +481,12 @@ def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
 
 def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
     """Return integer labels [n] of `leading` examples."""
+    require_one_reading(z, leading, num_classes)
     z = single_column(z, leading)
-    plain = per_example(z, leading)
-    if z.ndim > 1 and z.shape[-1] == num_classes and z.shape[:-1] == leading[: z.ndim - 1]:
-        hot = is_one_hot(z)
-        if hot and plain:
-            raise ValueError(f"z of shape {tuple(z.shape)} may be labels or one-hot: pass one integer per example")
-        if hot:
-            z, plain = z.int().argmax(-1), True
-    if not plain:
+    columns = z.ndim > 1 and z.shape[-1] == num_classes and z.shape[:-1] == leading[: z.ndim - 1]
+    if columns and not per_example(z, leading) and is_one_hot(z):
+        z = z.int().argmax(-1)
+    if not per_example(z, leading):
         raise ValueError(f"z has shape {tuple(z.shape)}: expected one label per example, {list(leading)}")
     if z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")

@@ -1,5 +1,6 @@
 """Counts, means and scatters of classes, accumulated from batches, exactly or in float64, and mergeable."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -231,7 +232,8 @@ class Accumulator:
         scale = scale.expand(self.dim)
         at_zero = self._origins == 0  # remains there, as for 8-bit images: offsets move instead
         self._origins = torch.where(at_zero, 0.0, self._origins * scale + shift)
-        self._offsets = self._offsets * scale + torch.where(at_zero, shift, 0.0)
+        seen = torch.tensor(self._sizes).to(at_zero.device)[:, None] > 0  # others have a mean of zero
+        self._offsets = self._offsets * scale + torch.where(at_zero & seen, shift, 0.0)
         self._scatters.mul_(scale).mul_(scale[:, None])
         return self
 
@@ -278,25 +280,30 @@ class Accumulator:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name; class means are `origins` + `offsets`."""
+        """Return all tensors by name, which further updates change; class means are `origins` + `offsets`."""
         sizes = torch.tensor(self.sizes)  # flushes
         moments = {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
         return moments | {"epsilon": torch.tensor(self._epsilon, dtype=torch.float64)}
 
     @ordinary_tensors()
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Load the tensors of a `state_dict` of the same sizes.
+        """Replace the moments by those of a `state_dict` of the same sizes, also batches that wait to be added.
 
         Raises:
             ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
         """
         require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
         self._sizes = tensors["sizes"].tolist()
-        self._epsilon = max(self._epsilon, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
+        stored = float(tensors.get("epsilon", 0.0))  # files of 0.3.0 have none
+        self._epsilon = max(torch.finfo(self.precision).eps, stored)
+        self._pending, self._pending_rows, self._unchecked = [], 0, False
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")
         )
         return self
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)  # copies that share sums would add to one another
 
     @property
     def n(self) -> int:

@@ -18,6 +18,7 @@ from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_rang
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
 _ROUNDS = 12  # of subspace iteration
+_FLOAT64_EPSILON = 32 * torch.finfo(torch.float64).eps  # of means and covariances, as in `CovarianceFactor`
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
@@ -69,11 +70,18 @@ class Whitening:
     def fit(cls, x: Tensor, r: int) -> Self:
         """Fit to examples [n, d]; see `of`."""
         centred = x.double() - (mean := x.double().mean(0))
-        return cls.of(mean, centred.T @ centred / len(x), r)
+        epsilon = torch.finfo(x.dtype).eps if x.is_floating_point() else 0.0
+        return cls.of(mean, centred.T @ centred / len(x), r, epsilon)
 
     @classmethod
-    def of(cls, mean: Tensor, covariance: Tensor, r: int) -> Self:
-        """Return at least r directions, or all, from the mean [d] and covariance [d, d] of a sample in float64.
+    def of(cls, mean: Tensor, covariance: Tensor, r: int, epsilon: float) -> Self:
+        """Return at least r directions, or all, whose variance is more than rounding.
+
+        Args:
+            mean: of a sample, [d] float64.
+            covariance: of the sample, [d, d] float64.
+            r: number of directions.
+            epsilon: relative precision of the examples.
 
         Raises:
             ValueError: nothing varies.
@@ -86,8 +94,9 @@ class Whitening:
             for _ in range(_ROUNDS):
                 basis = torch.linalg.qr(covariance @ basis).Q
         values, vectors = torch.linalg.eigh(basis.T @ covariance @ basis)
-        largest = mean.abs().amax() + covariance.diagonal().amax().sqrt()
-        rounding = (largest * torch.finfo(torch.float32).eps).square()  # of stored values
+        sizes = mean.abs() + covariance.diagonal().clamp(min=0).sqrt()
+        rounding = (sizes * max(epsilon, _FLOAT64_EPSILON)).square()  # of each coordinate's variance
+        rounding = rounding @ (basis @ vectors).square()  # of that in each direction
         significant = values > torch.maximum(values[-1] * 1e-10, rounding)
         if not significant.any():
             raise ValueError("all examples are alike: there is no direction in which classes could differ")

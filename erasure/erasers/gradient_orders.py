@@ -41,7 +41,7 @@ class GradientOrdersEraser(GradientEraser):
         order: N, at least 3.
         directions: number of directions of largest variance of Σ* in which orders from 3 on are made equal. With more
             directions the moments are harder to make equal, and the edit is larger.
-        weights: w_mean, w_cov and w_edit.
+        weights: w_mean, w_cov and w_edit; the default was tuned on the digits.
         order_weight: w_order.
 
     The other arguments are those of `GradientEraser`.
@@ -58,6 +58,7 @@ class GradientOrdersEraser(GradientEraser):
         >>> eraser.require_orders(erased, z)  # raises if class moments differ
     """
 
+    weights: tuple[float, float, float] = (1e4, 1e4, 1.0)
     max_iterations: int = 1000
     order: int = 3
     directions: int = 30

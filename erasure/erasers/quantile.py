@@ -40,7 +40,7 @@ class QuantileEraser(Eraser):
     num_classes: int
     quantiles: Annotated[Tensor, "k d q"]
     target: Annotated[Tensor, "d q"]
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     uses_labels: ClassVar[bool] = True
 
     @classmethod
@@ -109,8 +109,9 @@ def _quantiles(x: Tensor, levels: Tensor) -> Tensor:
 
 
 def _interpolated(x: Tensor, points: Tensor, values: Tensor) -> Tensor:
-    """Return the piecewise linear function through `points` and `values`, [d, q], at x [d, n]."""
+    """Return the piecewise linear function through `points` and `values`, [d, q], at x [d, n]; the last of ties."""
     above = torch.searchsorted(points, x, right=True).clamp(1, points.shape[1] - 1)
     low, high = points.gather(1, above - 1), points.gather(1, above)
     fraction = ((x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
+    fraction = torch.where(x >= high, 1.0, fraction)  # otherwise 0 for ties at the largest point
     return torch.lerp(values.gather(1, above - 1), values.gather(1, above), fraction)

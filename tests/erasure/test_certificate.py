@@ -106,7 +106,7 @@ def hidden_states() -> tuple[torch.Tensor, torch.Tensor]:
 def test_tokens_are_certified_as_the_vectors_that_they_are(concept: str) -> None:
     x, z = hidden_states()
     if concept == "real numbers":
-        z = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        z = torch.randn(40, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     erased = 0.9 * LeaceEraser.fit(x, z)(x)
     certificate = certify(x, erased, z)
     assert certificate == certify(x.flatten(0, 1), erased.flatten(0, 1), z.flatten())

@@ -144,14 +144,48 @@ def test_batches_and_shards_give_the_moments_of_one_pass(kind: str, tmp_path: Pa
         torch.testing.assert_close(getattr(first, name), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize(
+    ("integers", "other"),
+    [
+        (1_700_000_000 + torch.arange(N) % 100, torch.float32),  # seconds; float32 holds every 128th
+        (2000 + torch.arange(N) % 3, torch.bfloat16),  # holds every eighth year
+        (70_000 + torch.arange(N) % 50, torch.float16),  # holds nothing above 65,504
+    ],
+)
+def test_integers_keep_their_digits_beside_floats(integers: Tensor, other: torch.dtype) -> None:
+    x, _ = draw("real")
+    x[:, 0] += 3 * (integers - integers.min())
+    z = {"integers": integers, "other": torch.rand(N, generator=torch.Generator().manual_seed(1)).to(other)}
+    moments = ConceptMoments(D, {"integers": 1, "other": 1}).update(x, z)
+    expected = (integers - integers.min()).double().var(correction=0)
+    torch.testing.assert_close(moments.concept_covariance[0, 0], expected)
+    erased = LeaceEraser.from_moments(moments)(x)
+    assert linear_r2(x, integers.double()) > 0.5
+    assert linear_r2(erased, integers.double() - integers.min()) < 1e-10
+    rows = [torch.tensor([7, 1_700_000_001]), torch.tensor([0.5, 2.0])]
+    assert ClassMoments.fit(rows * 2, [0, 0, 1, 1]).mean[1] == 850_000_001.5  # pyright: ignore[reportArgumentType]
+
+
 def test_values_for_tokens_and_for_their_sequences() -> None:
     x, z = draw("real")
     tokens = x.reshape(100, 5, D)
-    per_token = LeaceEraser.fit(tokens, z.reshape(100, 5))
+    per_token = LeaceEraser.fit(tokens, z.reshape(100, 5, 1))
     torch.testing.assert_close(per_token(tokens).reshape(N, D), LeaceEraser.fit(x, z)(x), rtol=0, atol=1e-10)
     shared = LeaceEraser.fit(tokens, z[:100], dim=D)
     expected = LeaceEraser.fit(x, z[:100].repeat_interleave(5))
     torch.testing.assert_close(shared(tokens).reshape(N, D), expected(x), rtol=0, atol=1e-10)
+
+
+def test_numbers_that_may_be_of_vectors_or_of_examples_are_refused() -> None:
+    x, z = draw("real")
+    tokens, z = x.reshape(100, 5, D), z.reshape(100, 5)
+    for concept, dim in ((z, None), (z, D), ({"age": z, "group": torch.arange(100) % 3}, None)):
+        with pytest.raises(ValueError, match=r"may be one number per vector or 5 per example: pass z.*\[..., None\]"):
+            LeaceEraser.fit(tokens, concept, dim=dim)
+    five, flat = ConceptMoments.fit(tokens, z[:, None].expand(-1, 5, -1)), ConceptMoments.fit(tokens.flatten(1), z)
+    assert (five.dim, flat.dim, five.concepts, flat.concepts) == (D, 5 * D, {"z": 5}, {"z": 5})
+    torch.testing.assert_close(five.cross, ConceptMoments.fit(x, z.repeat_interleave(5, 0)).cross)
+    torch.testing.assert_close(ConceptMoments(D, 5).update(tokens, z).cross, five.cross)  # five columns are expected
 
 
 @pytest.mark.parametrize("kind", ["two columns", "labels", "zeros and ones", "several"])

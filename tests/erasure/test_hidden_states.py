@@ -1,8 +1,10 @@
 """Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -217,7 +219,7 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
         (expected, fit_layers(model, [{"x": x, "mask": mask, "z": z}], names, num_classes=2, z="z", mask="mask")),
         (expected, fit_layers(model, [(x, ignored)], names, num_classes=2)),
         (expected, fit_layers(model, [(x, torch.where(mask, z, 7))], names, num_classes=2, ignore_index=7)),
-        (real, fit_layers(model, [(x, z.double(), mask)], names)),
+        (real, fit_layers(model, [(x, z.double()[..., None], mask)], names)),
         (several, fit_layers(model, [(x, both)], names, num_classes={"a": 2})),
         (several, fit_layers(model, [{"x": x} | both], names, num_classes={"a": 2}, z=["a", "b"])),
     ]
@@ -240,7 +242,9 @@ def test_a_loader_may_reuse_its_memory(form: str) -> None:
     def batch(x: Tensor, z: Tensor, kept: Tensor) -> Any:
         if form == "dictionary":
             return {"x": x, "z": z, "mask": kept}
-        return ((x, {"a": z, "b": z.numpy() * 1.5}) if form == "several" else (x, z, kept))[: 2 + (form == "triple")]
+        return ((x, {"a": z, "b": z.numpy()[..., None] * 1.5}) if form == "several" else (x, z, kept))[
+            : 2 + (form == "triple")
+        ]
 
     def reused() -> Any:
         memory = [torch.empty_like(tensor) for tensor in (*batches[0], mask[0])]
@@ -297,12 +301,29 @@ class Mean(nn.Module):
 
 def test_several_and_real_valued_concepts_are_erased() -> None:
     model, (x, z) = stack(2), tokens(1)[0]
-    concepts = {"label": z, "first": x[..., 0]}
+    concepts = {"label": z, "first": x[..., :1]}
     erasers = fit_layers(model, [(x, concepts)], ["blocks.0", "blocks.1"], num_classes={"label": 2})
     with erase(model, erasers):
         states = states_of(model, [(x, z)], ["blocks.0", "blocks.1"])
     for each in states.values():
         assert ConceptMoments.fit(each, concepts).cross.abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("whole", [np.int64, torch.tensor, np.array])
+def test_class_counts_are_whole_numbers_of_any_type(whole: Callable[[int], Any]) -> None:
+    model, (x, z) = stack(1), tokens(1)[0]
+    expected = fit_layers(model, [(x, z)], ["embed"], num_classes=2)["embed"](x.new_ones(3, 6))
+    named = {"batches": [{"x": x, "group": z}], "modules": ["embed"], "z": "group"}
+    for erasers in (
+        fit_layers(model, [(x, z)], ["embed"], num_classes=whole(2)),
+        fit_layers(model, **named, num_classes=whole(2)),
+        fit_layers(model, **named, num_classes={"group": whole(2)}),
+    ):
+        torch.testing.assert_close(erasers["embed"](x.new_ones(3, 6)), expected)
+    with pytest.raises(ValueError, match="num_classes has the name 'age': z='group' names the concepts"):
+        fit_layers(model, **named, num_classes={"age": 2})
+    with pytest.raises(ValueError, match=r"num_classes=2.0: give a whole number"):
+        fit_layers(model, [(x, z)], ["embed"], num_classes=2.0)  # pyright: ignore[reportArgumentType]
 
 
 def test_inputs_are_erased_as_they_enter() -> None:

@@ -1,7 +1,10 @@
 """Class moments: exact, mergeable, and clear about bad input."""
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +12,15 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasure import ClassMoments
+from erasure import (
+    ClassMoments,
+    ConceptMoments,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    fit_layers,
+    order_spectrum,
+)
 from tests.processes import PROCESSES
 
 
@@ -117,11 +128,39 @@ def test_examples_and_labels_come_in_the_forms_that_users_have() -> None:
     equal(rows, expected)
 
 
-def test_labels_that_may_be_either_are_refused() -> None:
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda x, z: ClassMoments(5, 5).update(x, z),
+        lambda x, z: ConceptMoments(5, 5).update(x, z),
+        *(lambda x, z, fit=fit: fit(x, z) for fit in (ClassMoments.fit, ConceptMoments.fit, order_spectrum)),
+        *(lambda x, z, kind=kind: kind.fit(x, z) for kind in (LeaceEraser, QleaceEraser, OracleLeaceEraser)),
+        lambda x, z: LeaceEraser.fit(x, z, dim=5),
+        lambda x, z: LeaceEraser.fit(x, {"group": z}),
+        lambda x, z: LeaceEraser.fit(x, z, num_classes=5),
+        lambda x, z: fit_layers(torch.nn.Sequential(torch.nn.Identity()).eval(), [(x, z)], ["0"], num_classes=5),
+        lambda x, z: fit_layers(
+            torch.nn.Sequential(torch.nn.Identity()).eval(), [(x, {"group": z})], ["0"], num_classes={"group": 5}
+        ),
+    ],
+)
+def test_labels_that_may_be_either_are_refused(fit: Callable[[torch.Tensor, torch.Tensor], Any]) -> None:
     states, _ = hidden_states()
-    ambiguous = torch.nn.functional.one_hot(torch.arange(12) % 5, 5)
     with pytest.raises(ValueError, match="may be labels or one-hot: pass one integer per example"):
-        ClassMoments(5, 5).update(states, ambiguous)
+        fit(states, torch.nn.functional.one_hot(torch.arange(12) % 5, 5))
+
+
+def test_labels_that_can_only_be_either_are_taken() -> None:
+    states, _ = hidden_states()
+    hot = torch.nn.functional.one_hot(torch.arange(12) % 5, 5)
+    for z, k in ((hot, 2), (hot[..., None], None), (hot[..., None], 2), (hot[..., None], 5)):
+        expected = ClassMoments.fit(states.flatten(0, 1), hot.flatten(), num_classes=k)
+        torch.testing.assert_close(ClassMoments.fit(states, z, num_classes=k).shifts, expected.shifts)
+        model = torch.nn.Sequential(torch.nn.Identity()).eval()
+        fitted = fit_layers(model, [(states, z)], ["0"], num_classes=k or 2)["0"]
+        assert ClassMoments.fit(fitted(states), hot[..., None]).shifts.abs().max() < 1e-12
+    whole = ClassMoments.fit(states.flatten(1), hot)
+    torch.testing.assert_close(ClassMoments.fit(states, torch.arange(12) % 5).shifts, whole.shifts)
 
 
 def test_small_batches_that_wait_are_seen_in_every_number() -> None:
@@ -207,6 +246,36 @@ def test_moments_far_from_zero_are_those_near_zero(pooled: bool) -> None:
         torch.testing.assert_close(moments.total, near.total, rtol=1e-13, atol=1e-12)
     torch.testing.assert_close(far.means, near.means + 2.0**33, rtol=1e-15, atol=0)
     assert torch.linalg.matrix_rank(ClassMoments.fit(x[:4] + 2.0**33, z[:4]).total, hermitian=True) == 3
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_loaded_moments_replace_those_before(pooled: bool) -> None:
+    x, z = random_data(7)
+    loaded = ClassMoments(5, 3, pooled=pooled).update(x[:30].float(), z[:30])
+    loaded.load_state_dict(ClassMoments(5, 3, pooled=pooled).update(x[30:], z[30:]).state_dict())
+    assert (loaded.n, loaded.epsilon) == (30, torch.finfo(torch.float64).eps)
+    torch.testing.assert_close(loaded.mean, x[30:].mean(0))
+    torch.testing.assert_close(loaded.total, torch.cov(x[30:].T, correction=0))
+
+
+@pytest.mark.parametrize("concept", [False, True])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda moments: pickle.loads(pickle.dumps(moments))])
+def test_a_copy_with_waiting_batches_shares_nothing(copied: Callable[[Any], Any], concept: bool) -> None:
+    x, z = random_data(7)
+    moments = (ConceptMoments(5, 3) if concept else ClassMoments(5, 3)).update(x[:30], z[:30])
+    other = copied(moments).update(x[30:], z[30:])
+    torch.testing.assert_close(other.total, torch.cov(x.T, correction=0))
+    torch.testing.assert_close(moments.total, torch.cov(x[:30].T, correction=0))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_class_without_examples_has_a_mean_of_zero(pooled: bool) -> None:
+    x, z = random_data(7)
+    moments = ClassMoments(5, 4, pooled=pooled).update(x, z).rescale(2.0, 3.0)
+    assert moments.means[3].tolist() == [0] * 5
+    torch.testing.assert_close(moments.means[0], 2 * x[z == 0].mean(0) + 3)
+    moments.update(2 * x + 3, torch.full_like(z, 3))
+    torch.testing.assert_close(moments.means[3], 2 * x.mean(0) + 3)
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from erasure import LeaceEraser, QleaceEraser
+from erasure.certificate import Certificate, certify
 from erasure.hermite import hermite_kernels
 from erasure.order_spectra import OrderSpectrum, Whitening, kernel_sums, order_spectrum
 from tests.erasure.test_hermite import hermite_tensor, normal
@@ -215,10 +216,26 @@ def test_the_variance_held_is_a_share_of_that_of_all_directions(d: int) -> None:
         assert result.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
 
 
-def test_what_float32_cannot_tell_from_its_rounding_is_no_direction() -> None:
+def test_directions_that_rounding_could_make_are_left_out_in_the_dtype_of_the_examples() -> None:
     x = torch.cat([normal(200, 2), 1e-5 * normal(200, 1, seed=1)], 1)
-    assert Whitening.fit(x, 3).basis.shape == (3, 3)
-    assert Whitening.fit(x + 1000, 3).basis.shape == (3, 2)
+    for far, ranks in ((x, (3, 3)), (x + 1000, (3, 2)), (x + torch.tensor([1000, 1000, 0]), (3, 3))):
+        assert (Whitening.fit(far, 3).basis.shape[1], Whitening.fit(far.float(), 3).basis.shape[1]) == ranks
+    with pytest.raises(ValueError, match="all examples are alike"):
+        Whitening.fit(torch.full((1000, 2), 0.1, dtype=torch.float64), 2)  # whose mean is not 0.1 in float64
+
+
+@pytest.mark.parametrize("far", [1e7, 1e8, torch.tensor([0, 0, 0, 1e8])])
+def test_examples_far_from_zero_have_the_orders_of_examples_near_it(far: float | Tensor) -> None:
+    x, z = signs(300, 3, 4)
+    if isinstance(far, Tensor):
+        x[:, 3] *= 1000
+    expected, found = spectrum(x, z, permutations=0), spectrum(x + far, z, permutations=0)
+    assert found.directions == expected.directions == 4
+    torch.testing.assert_close(found.shares, expected.shares, rtol=0, atol=1e-6)
+    certificate = certify(x + far, x + far, z)
+    assert isinstance(certificate, Certificate)
+    assert certificate.order_directions == 4
+    assert certificate.order_shares == pytest.approx(expected.shares.tolist(), abs=1e-6)
 
 
 def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:

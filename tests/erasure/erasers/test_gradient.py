@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure import ClassMoments, GradientEraser, QleaceEraser, on_progress
+from erasure import ClassMoments, GradientEraser, GradientOrdersEraser, QleaceEraser, on_progress
 from erasure.certificate import Certificate, certify
 from erasure.dataset import LabelledImages
 from erasure.datasets.digits import Digits
@@ -95,6 +95,18 @@ def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> No
     exact = barycenter(moments.covariances, moments.weights, tolerance=1e-12).covariance
     # an excess of 1e-6, of which the covariance's error is about the root
     torch.testing.assert_close(eraser.covariance, exact, rtol=0, atol=3e-3 * float(exact.trace()))
+
+
+@pytest.mark.parametrize("kind", [GradientEraser, GradientOrdersEraser])
+def test_default_weights_leave_little_of_the_class_means(kind: type[GradientEraser]) -> None:
+    z = torch.arange(300) % 3
+    x = torch.randn(300, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[:, 0] += 2 * z
+    certificate = certify(x, kind.fit(x, z)(x, z), z)
+    assert isinstance(certificate, Certificate)
+    assert certificate.linear_r2 is not None
+    assert certificate.linear_r2 < 0.001
+    assert certificate.covariance_gap < 0.05
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (120.0, 12.0, 1.0)])

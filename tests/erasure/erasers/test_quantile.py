@@ -57,6 +57,17 @@ def test_new_examples_are_mapped_nearly_alike_and_few_quantiles_are_enough() -> 
     assert min(after) > 1e-3
 
 
+def test_ties_have_the_share_of_examples_that_are_at_most_as_large() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    x, z = torch.tensor([0.0, 1, 1, 2, 2, 0, 0, 3, 4, 5]).double()[:, None], torch.arange(10) // 5
+    erased = QuantileEraser.fit(x, z, num_quantiles=5, target="uniform")(x, z)
+    for j in range(2):
+        values = x[z == j, 0].numpy()
+        # quantiles run from 0 at the smallest value, unless it is tied, to 1 at the largest
+        expected = (stats.rankdata(values, "max") - 1) / 4
+        np.testing.assert_allclose(erased[z == j, 0], expected, atol=1e-15)
+
+
 def test_ties_and_constant_coordinates() -> None:
     x, z = draw()
     x[:, 0], x[:, 1] = 3.0, x[:, 1].round()
