@@ -1,6 +1,6 @@
 """Codelengths and losses of single examples: files next to result.json, and errors of differences between runs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from erasure.store.regular_files import DamagedFileError, regular
 from harness.experiment import Experiment, split_positions
 from harness.run_directory import Run
 from harness.statistics import Array, bootstrap_error
+from harness.untrusted_runs import Note
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
 CODED_BITS = "bits.safetensors"
-Note = Callable[[str], object]
 _LARGEST_BYTES = 2**30
 _WHOLE = (torch.int32, torch.int64)
 _NUMBERS = (*_WHOLE, torch.float32, torch.float64)

@@ -288,18 +288,18 @@ def kernel_code(
     """
     train, test = data["train"], data["test"]
     coded: list[SeedCoded] = []
-    kernel = computed = None
+    kernel = prepared = None
 
     def show(what: str) -> None:
         on_progress(len(coded) / len(seeds), what)
 
     def of_order(seed: int) -> SeedCoded:
-        nonlocal kernel, computed
+        nonlocal kernel, prepared
         if (drawn := model.drawn(generator(seed, "init"), train.images)) is not kernel:
-            computed = None  # frees the previous seed's: memory need not hold both
-            kernel, computed = drawn, matrices(data, num_classes, drawn, show)
-        assert computed is not None
-        (coder, tested), order = computed, permutation(seed, len(train)).to(train.labels.device)
+            prepared = None  # frees the previous seed's: memory need not hold both
+            kernel, prepared = drawn, matrices(data, num_classes, drawn, show)
+        assert prepared is not None
+        (coder, tested), order = prepared, permutation(seed, len(train)).to(train.labels.device)
         return of_seed(*coder.code(order, *tested, sizes), test.labels)
 
     for seed in seeds:

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +15,10 @@ from harness.result import MdlResult, Result
 from harness.result_fields import published_units
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
-from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories
+from harness.untrusted_runs import Note, believed_result, command_of, read_config, require_run_id, run_directories
 
 log = logging.getLogger(__name__)
 
-Note = Callable[[str], object]  # called with a line on what is left out
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 

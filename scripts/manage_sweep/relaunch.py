@@ -1,8 +1,6 @@
 """Commands that continue a run, from its configuration, which anybody may have written; nothing is launched."""
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
-from conf.compose import composed, unchecked
+from conf.compose import composed, override_value, unchecked
 from conf.error_messages import explain
 from conf.groups import choices, preset, user_folders
 from conf.schema import TARGETS, ConfigError, validate
@@ -24,7 +22,6 @@ from scripts.commands import command_named
 from scripts.manage_sweep.status import SweepRun
 
 _YOURS = ("runs_dir", "cache_dir", "logger")  # where a run's files go: the user says so, no run directory does
-_NO_TEXT = ("null", "true", "false", "nan", "inf")  # words that Hydra takes for other values
 
 
 def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
@@ -43,7 +40,7 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # one run of the experiment
     if str(runs_dir) != "runs":
-        overrides.append(f"runs_dir={_value(str(runs_dir))}")
+        overrides.append(f"runs_dir={override_value(str(runs_dir))}")
     words = ["python", "-m", command, *(f"--config-dir={folder}" for folder in user_folders()), *overrides]
     if odd := [word for word in words if word != printable(word)]:
         raise ValueError(f"{run.directory}: not launched: {printable(odd[0])!r} has characters that no terminal shows")
@@ -65,7 +62,7 @@ def _overrides(command: Command, directory: Path) -> list[str]:
         names = [f"{part}={_choice(part, getattr(config, part))}" for part in TARGETS]
         defaults: Any = OmegaConf.to_container(unchecked(command.name, names), resolve=True)
         asked = {key: value for key, value in config.plain.items() if key not in _YOURS}
-        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, asked))]
+        overrides = [*names, *(f"{key}={override_value(value)}" for key, value in _differences(defaults, asked))]
         made = composed(command.name, overrides, type(config))
         if made != replace(config, **{key: getattr(made, key) for key in _YOURS}):
             raise ConfigError("no command line gives it")
@@ -97,16 +94,3 @@ def _differences(default: Options, config: Options, prefix: str = "") -> Iterato
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _value(value: Any) -> str:
-    """Write a value in the grammar of Hydra's command line, text without quotes where it needs none."""
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(_value(entry) for entry in value)}]"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_value(entry)}' for key, entry in value.items())}}}"
-    if isinstance(value, str):
-        if re.fullmatch(r"[A-Za-z_/][A-Za-z0-9_./-]*", value) and value.lower() not in _NO_TEXT:
-            return value
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return json.dumps(value)  # null, true, numbers
