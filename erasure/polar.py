@@ -73,7 +73,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
 def orthonormalise(x: Tensor) -> Tensor:
     """Return the orthonormal matrix nearest to a nearly orthonormal one, [..., r, s]: X (XᵀX)^-½ as a series.
 
-    If the series does not converge, as from a singular matrix, singular vectors give a completion.
+    If the series does not converge, for instance because X is singular, the result comes from singular vectors.
     """
     if x.shape[-2] < x.shape[-1]:
         return orthonormalise(x.mT).mT

@@ -30,15 +30,16 @@ class NotConvergedError(RuntimeError):
 def as_covariances(values: Any, name: str) -> Tensor:
     """Return covariances as a tensor in their floating dtype, after checking that they are covariances.
 
-    Asymmetry and negative eigenvalues may be as large as the square root of the dtype's precision in coordinates of
-    unit variance, or as its precision times 32 d relative to the matrix.
+    Rounding is tolerated: asymmetry and negative eigenvalues up to the square root of the dtype's precision in
+    coordinates of unit variance, or up to its precision times 32 d relative to the matrix.
 
     Args:
         values: [..., d, d], a tensor or an array.
         name: their name in error messages.
 
     Raises:
-        ValueError: not square, complex, not finite, asymmetric, or with a negative eigenvalue.
+        ValueError: not square, complex, not finite, or asymmetric or with a negative eigenvalue beyond
+            rounding.
     """
     if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
         raise ValueError(f"{name} is complex: a covariance of real coordinates is real; pass {name}.real if it is")

@@ -57,7 +57,7 @@ def resolved(
 ) -> EraserFit | None:
     """Return how the eraser is fitted; None for the control.
 
-    "auto" fits on unscored training examples if every class has at least as many of them as scored ones, refits
+    "auto" fits on unscored training examples if each class has as many unscored examples as scored ones. It refits
     without each example if that takes minutes, and else fits on all. `labels` [N] are those of the training split,
     `scored` [n] positions in it, d the dimension of an example; `refits` says whether everything else that is computed
     allows a kernel per example.

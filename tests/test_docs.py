@@ -60,7 +60,9 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
         table = f"mdl-image_folder-{name}-train.precision-{kind}-root-{folder}-normalize-zscore.csv"
         rows = csv.DictReader((tables / table).open())
         shown = [row for row in rows if row["bits_per_label_mean"]]  # not every eraser was run at every depth
-        assert len(shown) >= (5 if precision == 32 else 1)
+        if folder == "cifar10-small":  # erased by an earlier version of gradient erasure
+            shown = [row for row in shown if row["eraser"] != "gradient"]
+        assert len(shown) >= (4 if precision == 32 else 1)
         for row in shown:
             numbers = [f"{float(row[f'bits_per_label_{part}'] or 'nan'):.3f}" for part in ("mean", "std")]
             assert f"| {' ± '.join(numbers)} |".replace(" ± nan", "") in page, (name, row["eraser"])
@@ -71,7 +73,8 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     )
     for block in (small, whole, "shuffled_image_folder-normalize-zscore"):
         rows = csv.DictReader((tables / f"train-{block}.csv").open())
-        losses = [float(row["test_loss_bits_mean"]) for row in rows if row["test_loss_bits_mean"]]
+        current = (row for row in rows if not (block == small and row["eraser"] == "gradient"))
+        losses = [float(row["test_loss_bits_mean"]) for row in current if row["test_loss_bits_mean"]]
         assert len(losses) >= 4
         assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []
     for name in (small, whole):

@@ -99,7 +99,7 @@ def step_multiply_adds(ensemble: Ensemble, stack: int, train: DeviceImages, sett
 def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
     """Count the products of weights and activations in a forward pass of one image [C, H, W].
 
-    Only layers with a `weight` [out, in, ...] count, but never fewer products than the model has parameters.
+    Counts layers with a `weight` [out, in, ...], and returns at least the number of the model's parameters.
     """
     counts: list[int] = []
 

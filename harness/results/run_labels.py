@@ -83,7 +83,7 @@ C = TypeVar("C", Label, str)
 
 
 def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
-    """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
+    """Give each column, a label or a name, its eraser's colour; later variants of one eraser get spare colours."""
     names = [column.name if isinstance(column, Label) else column for column in columns]
     usual, spare = usual_colours(), itertools.cycle(SPARE_COLOURS)
     return {
