@@ -100,6 +100,11 @@ def _require_whole(encoded: bytes) -> None:
         if image.format not in _FORMATS:
             raise _RefusedError(f"is a file of format {image.format}, which is not read: save it as .png")
         if image.format == "PNG":
+            depth, colour_type = encoded[24:26]
+            if depth != 8 and colour_type in (0, 2) and "transparency" in image.info:  # Pillow would not find the value
+                raise _RefusedError(
+                    f"marks a value of {depth} bits as transparent, which is not read: save it with an alpha channel"
+                )
             image.verify()  # the chunks' checksums
         elif image.format == "JPEG":
             _require_whole_scans(encoded)

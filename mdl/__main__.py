@@ -88,7 +88,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     if len(results) == 1:
         control = control_beside(only := results[0])
         if control is None:
-            print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
+            print("no finished control run to compare with: add -m eraser=control,NAME to the same command")
         elif control.run_id != only.run_id:
             results = [control, only]
     comparisons = arrange(results)

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -86,6 +87,18 @@ def layered_tiff(values: np.ndarray, *, photometric: int) -> bytes:
     return b"II*\0" + struct.pack("<I", start) + depth + data + directory
 
 
+def png_with_a_transparent_value(depth: int) -> bytes:
+    """A grayscale PNG of two pixels, of which the first is marked as transparent."""
+    data = bytes([0, 0xD9, 0x03, 0x03, 0xE8]) if depth == 16 else bytes([0, 0xD1])
+    chunks = {b"IHDR": struct.pack(">IIBBBBB", 2, 1, depth, 0, 0, 0, 0),
+              b"tRNS": struct.pack(">H", 0xD903 if depth == 16 else 0xD),
+              b"IDAT": zlib.compress(data), b"IEND": b""}  # fmt: skip
+    parts = (
+        struct.pack(">I", len(of)) + kind + of + struct.pack(">I", zlib.crc32(kind + of)) for kind, of in chunks.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
 CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
 
 
@@ -97,6 +110,11 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
         (tiff(np.int32), "a has values of mode I, whose range is not known"),
         (layered_tiff(np.zeros((3, 2, 4), np.uint8), photometric=2), "a has 4 values per pixel: save it as grayscale"),
         (layered_tiff(np.zeros((3, 2, 1), np.uint16), photometric=0), "a has 16 bits per value and 0 for white"),
+        (
+            png_with_a_transparent_value(16),
+            "a marks a value of 16 bits as transparent, which is not read: save it with",
+        ),
+        (png_with_a_transparent_value(4), "a marks a value of 4 bits as transparent"),
         (encoded(Image.fromarray(COLOURS), "EPS"), "a is a file of format EPS, which is not read: save it as .png"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-9], "a cannot be read as an image"),

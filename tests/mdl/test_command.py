@@ -99,7 +99,7 @@ def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command
 def test_tables_of_a_run_are_made_again_where_its_control_is_new_or_newer(command) -> None:
     arguments = ["eraser=leace", "model=linear", *TINY]
     alone = command(MDL, *arguments)
-    assert "no control run to compare with yet" in alone.out
+    assert "no finished control run to compare with" in alone.out
     again = command(MDL, *arguments)
     assert "are as they were" in again.out
     assert alone.out.partition("\n")[2] in again.out  # the first line has the seconds
@@ -157,12 +157,12 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
 
 def test_a_single_run_is_compared_with_its_control_if_that_has_run(command) -> None:
     tiny = [*TINY, "model=linear"]
-    assert "no control run to compare with yet" in command(MDL, "eraser=leace", *tiny).out
+    assert "no finished control run to compare with" in command(MDL, "eraser=leace", *tiny).out
     command(MDL, "eraser=control", *tiny)
     compared = command(MDL, "eraser=leace", *tiny)
     assert compared.code == 0
     assert re.search(r"LEACE .* \+\d\.\d+ ± ", compared.out)
-    assert "no control run" not in compared.out
+    assert "no finished control" not in compared.out
 
 
 def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:

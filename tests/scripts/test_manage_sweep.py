@@ -203,7 +203,7 @@ def test_runs_stored_with_an_option_that_is_gone_are_shown_compared_and_continue
     (table,) = Path("report/tables").glob("*.csv")  # one setting, not one for each value of the option
     assert [row["eraser"] for row in csv.DictReader(table.read_text().splitlines())] == ["control", "leace"]
     again = command(MDL, "eraser=leace", *tiny)
-    assert "no control run" not in again.out
+    assert "no finished control" not in again.out
     assert again.out.startswith(f"{leace.name}: ")
 
     (leace / "result.json").unlink()

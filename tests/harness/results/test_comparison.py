@@ -192,5 +192,14 @@ def test_a_run_s_control_trains_at_the_rate_that_the_published_procedure_has_for
     write_run(tmp_path, eraser="control", lr=1e-4, **options)  # another setting: the published rate is 5e-4
     write_run(tmp_path, eraser="control", lr=5e-4, **options | {"seeds": (0,)})
     assert control_beside(run.result) is None
-    control = write_run(tmp_path, eraser="control", lr=5e-4, **options)
+    control = write_run(tmp_path, eraser="control", lr=5e-4, **options | {"seeds": (1, 0)})
+    assert control_beside(run.result) == control.result
+
+
+def test_a_network_called_control_is_no_control(tmp_path: Path) -> None:
+    options: Any = {"command": "train", "dataset": "digits", "seeds": (0, 1), "options": {"name": "control"}}
+    control = write_run(tmp_path, eraser="control", **options)
+    write_run(tmp_path, eraser="qleace", **options)
+    run = write_run(tmp_path, eraser="leace", **options)
+    assert run.result is not None
     assert control_beside(run.result) == control.result
