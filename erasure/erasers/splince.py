@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.covariance_factor import CovarianceFactor
-from erasure.erasers.leace import LeaceEraser, span
+from erasure.erasers.leace import LeaceEraser, exceeds_rounding, span
 from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, require_same_rows
 from erasure.moments import ClassMoments
@@ -117,7 +118,15 @@ class SplinceEraser(ProjectionEraser):
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
         factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))
-        u, v = (span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance) for cross in (z, y))
+        split = factor.rank
+
+        def real_span(cross: Tensor) -> Tensor:
+            u = span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance)
+            rows = factor.solve_transposed(u[:split]).T + u[split:].T @ hidden_right
+            real = exceeds_rounding(rows, cross, moments)
+            return u if real.all() else u[:, real]
+
+        u, v = real_span(z), real_span(y)
         cosine = float(torch.linalg.svdvals(u.T @ v).amax()) if v.numel() and u.numel() else 0.0
         outside = u - v @ (v.T @ u)
         if u.shape[1] and not torch.linalg.svdvals(outside)[-1] > _SMALLEST_ANGLE:
@@ -126,7 +135,6 @@ class SplinceEraser(ProjectionEraser):
                 "choose a label that the erased concept does not determine"
             )
         rows = torch.linalg.pinv(outside)
-        split = factor.rank
         left = factor.multiply(u[:split]) + hidden_left @ u[split:]
         right = factor.solve_transposed(rows[:, :split].T).T + rows[:, split:] @ hidden_right
         return cls(moments.mean, None, left, right, cosine=cosine)

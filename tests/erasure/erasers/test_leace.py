@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from erasure import ClassMoments, LeaceEraser
+from erasure import ClassMoments, ConceptMoments, LeaceEraser, SplinceEraser
+from erasure.hidden_states import fit_layers
 from tests.conftest import gaps
 
 
@@ -150,3 +151,52 @@ def test_class_means_that_nearly_coincide_are_erased_as_well() -> None:
 
     assert gap(x) > 1e-11
     assert gap(erased) < 1e-14
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("d", [16, 64])  # with 16 coordinates rounding took all that was left
+def test_layers_after_an_erased_one_are_left_as_they_are(dtype: torch.dtype, d: int) -> None:
+    torch.manual_seed(0)
+    z = torch.arange(1000) % 10
+    x = (torch.randn(1000, d) + torch.randn(10, d)[z]).to(dtype)
+    net = torch.nn.Sequential(torch.nn.LayerNorm(d), torch.nn.Linear(d, d), torch.nn.Linear(d, 16)).to(dtype).eval()
+    first, *later = fit_layers(net, [(x, z)], ["0", "1", "2"], num_classes=10).values()
+    normed = net[0](x).detach()
+    states = first(normed)
+    assert (states - normed).abs().max() > 0.1
+    for module, eraser in zip(net[1:], later, strict=True):
+        states = module(states).detach()
+        torch.testing.assert_close(eraser(states), states, rtol=0, atol=50 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_erased_data_and_classes_that_are_copies_are_left_as_they_are(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.arange(2000) % 2
+    x = torch.randn(2000, 32, dtype=torch.float64, generator=generator)
+    order = torch.randperm(2000, generator=generator)
+    copies = torch.cat([x[:1000], x[:1000]])[order], (torch.arange(2000) // 1000)[order]
+    x += z[:, None] * torch.rand(32, dtype=torch.float64, generator=generator)
+    erased = LeaceEraser.fit(x.to(dtype), z)(x.to(dtype))
+    assert (erased - x).abs().max() > 0.1
+    for same, label in ((erased, z), (copies[0].to(dtype), copies[1])):
+        tolerance = 50 * torch.finfo(dtype).eps
+        torch.testing.assert_close(LeaceEraser.fit(same, label)(same), same, rtol=0, atol=tolerance)
+        moments = ConceptMoments.fit(same, {"z": label, "y": torch.randn(2000, generator=generator)})
+        edited = SplinceEraser.from_moments(moments, keep=["y"])(same)
+        torch.testing.assert_close(edited, same, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "gap"), [(torch.float32, 1e-3), (torch.float64, 1e-3), (torch.float64, 1e-7)])
+def test_small_gaps_above_rounding_are_erased(dtype: torch.dtype, gap: float) -> None:
+    same = torch.randn(1000, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([same, same + gap]).to(dtype)
+    z = torch.arange(2).repeat_interleave(1000)
+
+    def between(x: Tensor) -> float:
+        return float((x[:1000].double() - x[1000:].double()).mean(0).abs().max())
+
+    assert between(x) > 0.9 * gap
+    assert between(LeaceEraser.fit(x, z)(x)) < 2 * torch.finfo(dtype).eps
+    moments = ConceptMoments.fit(x, {"z": z, "y": x[:, 0]})
+    assert between(SplinceEraser.from_moments(moments, keep=["y"])(x)) < 100 * torch.finfo(dtype).eps  # oblique
