@@ -71,7 +71,8 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
     The eraser of a linear layer is folded into that layer. The eraser of another module, such as a normalisation, is
     folded into the linear layers that read its output, which one pass of the network finds (Belrose et al. 2023,
     section 6, erase at such places). After each fold all tensors of the output for `x` are compared with those of the
-    hooks, to 1e-4 of the largest value of each tensor, or to 1e-9 in float64. In float32 an unerased connection of
+    hooks, to 1e-4 of the largest value of each tensor, or to 1e-9 in float64; integers and booleans must be equal. In
+    float32 an unerased connection of
     weight 1e-6 cannot be told from rounding: fold `model.double()` where that matters.
 
     Args:
@@ -134,17 +135,18 @@ def _copied(model: nn.Module) -> nn.Module:
 
 
 def _same_outputs(expected: Any, outputs: Any) -> bool:
-    """Return whether all floating tensors of two outputs of a network are equal up to rounding."""
-    wanted, got = (
-        [leaf for leaf in leaves(one) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-        for one in (expected, outputs)
-    )
-    if not wanted:
+    """Return whether the tensors of two outputs of a network are equal, those of floats up to rounding."""
+    wanted, got = ([leaf for leaf in leaves(one) if isinstance(leaf, Tensor)] for one in (expected, outputs))
+    if not any(one.is_floating_point() or one.is_complex() for one in wanted):
         raise ValueError("the network returns no tensor of floating numbers, by which a fold could be checked")
     return len(wanted) == len(got) and all(map(_same, wanted, got))
 
 
 def _same(expected: Tensor, output: Tensor) -> bool:
+    if expected.is_complex() and output.is_complex():
+        expected, output = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(output.resolve_conj())
+    if not expected.is_floating_point():
+        return expected.dtype == output.dtype and torch.equal(expected, output)
     least = _TOLERANCE_DOUBLE if expected.dtype == torch.float64 else _TOLERANCE
     return close(expected, output, max(least, 4 * torch.finfo(expected.dtype).eps))
 

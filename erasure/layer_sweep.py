@@ -5,25 +5,32 @@ last one on each level of nesting returns its output, and those before it return
 computed from such a tensor has no values either. If the states at the stop have none, as after a skip connection, or
 the network needs them, as to choose between two branches, the pass starts from the input of the network.
 
-A module that changes its input in place always runs. Other effects of a module, such as an attribute that the network
-reads later, show when one batch passes through the whole network in the end (`LayerSweep.confirms`).
+A module that changes its input in place always runs. If a module changes anything that the network holds, such as an
+attribute or a buffer, no pass is resumed, for a resumed pass would find what another batch left there. Changes outside
+the network show when one batch passes through all of it in the end (`LayerSweep.confirms`).
 """
 
 import contextlib
 import functools
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from erasure.attached_erasers import Attachment
 from erasure.device_memory import free_bytes
 from erasure.module_outputs import call, close, leaves, mapped, named_module, plain_name
+
+_PLAIN = bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device
+_CONTENTS = {"_parameters", "_buffers", "_modules", "training"}
+_HOOKS = vars(nn.Module()).keys() - _CONTENTS  # and flags, which no forward changes
+_MEMORY = "__set__", "__dlpack__", "data_ptr", "untyped_storage"
 
 
 class _Reached(BaseException):  # so that no network handles it as an error
@@ -74,6 +81,15 @@ class _Discarded(Tensor):
         if not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves(result)):
             raise _Unusable
         return mapped(result, lambda leaf: None if leaf is None else cls(leaf, devices[0]))
+
+
+class _NoDiscardedMemory(TorchFunctionMode):
+    """A context that refuses access to the memory of tensors without values, as by `.data = `: reading it crashes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _MEMORY and any(isinstance(one, _Discarded) for one in args):
+            raise _Unusable
+        return func(*args, **(kwargs or {}))
 
 
 class Stored:
@@ -217,7 +233,7 @@ class LayerSweep:
         self._forwards: list[tuple[nn.Module, Any]] = []
         self._pass, self._open, self._ran = BatchPass(None), list[str](), set[str]()
         self._first: dict[str, Stored] = {}
-        self.whole, self._was_resumed, self._resumes = False, False, False
+        self.whole, self._was_resumed, self._resumes, self._has_effects = False, False, False, False
 
     def __enter__(self) -> Self:
         for name in self._resumable:
@@ -246,14 +262,21 @@ class LayerSweep:
                 return restored(stored)
             around = tuple(self._open)
             self._open.append(name)
+            if not self._keep or self.whole:
+                output = forward(*args, **kwargs)
+                self._open.pop()
+                return output
             entered = [
                 (leaf, leaf._version)
                 for leaf in leaves((args, kwargs))
                 if isinstance(leaf, Tensor) and not leaf.is_inference()
             ]
+            held = _held(self._model)
             output = forward(*args, **kwargs)
             self._open.pop()
-            if self._keep and not self.whole and all(leaf._version == version for leaf, version in entered):
+            if not _equal(held, _held(self._model)):
+                self.whole = self._has_effects = True
+            elif not self.whole and all(leaf._version == version for leaf, version in entered):
                 self._pass.finished(name, around, output, self._storage)
             return output
 
@@ -301,7 +324,8 @@ class LayerSweep:
         """Return the states that a resumed pass reaches, or None if they depend on discarded values."""
         self._resumes = True
         try:
-            states = run()
+            with _NoDiscardedMemory():
+                states = run()
         except (Exception, _Unusable):  # for want of values; an error of the network itself recurs in the full pass
             return None
         finally:
@@ -312,14 +336,16 @@ class LayerSweep:
         return states
 
     def confirms(self, first: BatchPass, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> bool:
-        """Return whether the first batch had the states that a whole pass has, if any pass was resumed.
+        """Return whether the first batch had the states that a whole pass has, and no module had effects.
+
+        True if no pass was resumed.
 
         Args:
             first: the first pass.
             functions: the function that changes the states of each module.
         """
         if self.whole or not self._was_resumed:
-            return True
+            return not (self._has_effects and self._was_resumed)
         wrong = list[str]()
 
         def compared(name: str, states: Tensor) -> Tensor:
@@ -342,3 +368,51 @@ def _with_those_around(names: Sequence[str]) -> list[str]:
     """Return the names of modules and of all modules that contain them, except the network."""
     parts = [name.split(".") for name in map(plain_name, names)]
     return [*dict.fromkeys(".".join(part[: i + 1]) for part in parts for i in range(len(part)))]
+
+
+def _held(model: nn.Module) -> list[tuple[Any, Any]]:
+    """Return what a network holds: plain values, and all other objects with what changes if they do.
+
+    Modules, containers and objects with attributes are searched. Arrays of other libraries, and containers of more than
+    1,000 values, count as changed only if they are replaced or, for containers, change in length.
+
+    Two calls for each module and batch find effects in every batch without another pass.
+    """
+    held: list[tuple[Any, Any]] = []
+    searched: dict[int, Any] = {}
+    waiting: list[Any] = [model]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Tensor):
+            held.append((one, (None if one.is_inference() else one._version, _address(one))))
+        elif isinstance(one, _PLAIN):
+            held.append((None, (type(one), one)))
+        elif id(one) in searched or (callable(one) and not isinstance(one, nn.Module)):
+            held.append((one, None))
+        elif isinstance(one, Mapping | list | tuple | set | frozenset | deque):
+            searched[id(one)] = one
+            held.append((None, (type(one), len(one))))
+            if len(one) <= 1000:
+                waiting.extend(one)
+                waiting.extend(one.values() if isinstance(one, Mapping) else ())
+        else:
+            searched[id(one)] = one
+            held.append((one, None))
+            attributes = getattr(one, "__dict__", {})
+            names = attributes.keys() - _HOOKS if isinstance(one, nn.Module) else attributes
+            waiting.extend(attributes[name] for name in sorted(names))
+    return held
+
+
+def _equal(before: list[tuple[Any, Any]], after: list[tuple[Any, Any]]) -> bool:
+    return len(before) == len(after) and all(
+        one is other and value == other_value for (one, value), (other, other_value) in zip(before, after, strict=True)
+    )
+
+
+def _address(tensor: Tensor) -> int | None:
+    """Return the address of the values of a tensor, or None if it has none, as on the device "meta"."""
+    try:
+        return None if isinstance(tensor, _Discarded) else tensor.data_ptr()
+    except RuntimeError:
+        return None

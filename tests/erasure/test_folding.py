@@ -140,10 +140,12 @@ class Outputs(nn.Module):
         logits = self.linear(states)
         if self.kind == "skip":
             return logits + 1e-6 * states
+        if self.kind in ("integers", "booleans", "complex"):
+            return logits, {"integers": states.argmax(-1), "booleans": states > 0, "complex": states * 1j}[self.kind]
         return {"tuple": (logits, states), "nested": {"logits": logits, "more": [None, (states * 1e-3,)]}}[self.kind]
 
 
-@pytest.mark.parametrize("kind", ["tuple", "nested", "skip"])
+@pytest.mark.parametrize("kind", ["tuple", "nested", "skip", "integers", "booleans", "complex"])
 def test_every_tensor_of_the_output_is_compared(kind: str) -> None:
     model = Outputs(kind).double().eval()
     erasers = fit_layers(model, [(X, Z)], ["norm"], num_classes=3)

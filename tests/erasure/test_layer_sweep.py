@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -100,6 +101,16 @@ class Remembering(nn.Linear):
         return self.kept
 
 
+class Flagging(nn.Linear):
+    """Leaves a flag that the network reads later, and that differs for the batch in the middle."""
+
+    is_second = False
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.is_second = torch.equal(input, BATCHES[1][0])
+        return super().forward(input)
+
+
 class Parts(nn.Module):
     """Linear layers a, b, c and o, joined in several ways that a pass must not resume through."""
 
@@ -107,7 +118,8 @@ class Parts(nn.Module):
         super().__init__()
         self.a, self.b, self.c, self.o = Remembering(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
         self.relu, self.kind = nn.ReLU(inplace=True), kind
-        self.branches = Branches()
+        self.branches, self.flagging = Branches(), Flagging(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "in place":
@@ -116,7 +128,13 @@ class Parts(nn.Module):
         if self.kind == "twice":  # but once for the first batch
             h = self.branches(x, 0)
             return self.o(self.c(h if x is BATCHES[0][0] else h + self.branches(h, 1)))
+        if self.kind == "flag":
+            h = self.flagging(x)
+            return self.o(self.b(h.cos() * (5 if self.flagging.is_second else 1)))
         r, h = self.a(x), self.b(x)
+        if self.kind == "data":  # the memory of a tensor without values is missing
+            self.mean.data = r.mean(0)
+            return self.o(self.c(h) + self.mean)
         if self.kind == "attribute":
             return self.o(self.c(h) + self.a.kept)
         chosen = {
@@ -125,6 +143,7 @@ class Parts(nn.Module):
             "branch": lambda: torch.tensor(bool(r.mean() < 9)),
             "rows": lambda: torch.zeros(len(r), 1).index_fill_(0, (r[:, 0] > 0).nonzero()[:, 0], 1.0) > 0,
             "numpy": lambda: torch.from_numpy(r.numpy().argmax(1) == 0)[:, None],
+            "memory": lambda: torch.from_numpy(np.from_dlpack(r).copy() > 0).any(-1, keepdim=True),
             "written": lambda: torch.zeros(r.shape).copy_(r)[:, :1] > 0,
             "list": lambda: torch.tensor([row[0] > 0 for row in r.tolist()])[:, None],
         }[self.kind]()
@@ -141,7 +160,7 @@ class Branches(nn.ModuleList):
         return self[branch](x)
 
 
-KINDS = ["signs", "traced", "in place", "attribute", "twice"]
+KINDS = ["signs", "traced", "in place", "attribute", "twice", "flag", "data", "memory"]
 KINDS += ["largest", "sign", "branch", "rows", "numpy", "written", "list"]
 
 
@@ -157,7 +176,9 @@ def test_states_are_those_of_full_passes_whatever_stands_between(kind: str) -> N
     else:
         torch.manual_seed(0)
         model = Parts(kind).eval()
-        names = {"in place": ["relu", "o"], "twice": ["branches.0", "c", "o"]}.get(kind, ["a", "b", "o"])
+        names = {"in place": ["relu", "o"], "twice": ["branches.0", "c", "o"], "flag": ["flagging", "b", "o"]}.get(
+            kind, ["a", "b", "o"]
+        )
     erasers = fit_layers(model, BATCHES, names, num_classes=2)
     for found, expected in zip(erasers.values(), fitted_alone(model, names), strict=True):
         for field, tensor in expected.state_dict().items():
