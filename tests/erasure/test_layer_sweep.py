@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -143,7 +142,6 @@ class Parts(nn.Module):
             "branch": lambda: torch.tensor(bool(r.mean() < 9)),
             "rows": lambda: torch.zeros(len(r), 1).index_fill_(0, (r[:, 0] > 0).nonzero()[:, 0], 1.0) > 0,
             "numpy": lambda: torch.from_numpy(r.numpy().argmax(1) == 0)[:, None],
-            "memory": lambda: torch.from_numpy(np.from_dlpack(r).copy() > 0).any(-1, keepdim=True),
             "written": lambda: torch.zeros(r.shape).copy_(r)[:, :1] > 0,
             "list": lambda: torch.tensor([row[0] > 0 for row in r.tolist()])[:, None],
         }[self.kind]()
@@ -160,7 +158,7 @@ class Branches(nn.ModuleList):
         return self[branch](x)
 
 
-KINDS = ["signs", "traced", "in place", "attribute", "twice", "flag", "data", "memory"]
+KINDS = ["signs", "traced", "in place", "attribute", "twice", "flag", "data"]
 KINDS += ["largest", "sign", "branch", "rows", "numpy", "written", "list"]
 
 
