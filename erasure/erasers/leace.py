@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -86,12 +87,12 @@ class LeaceEraser(ProjectionEraser):
             cross, shifts, num_classes = moments.cross, moments.shifts.T, moments.num_classes
             rank = num_classes - 1  # the columns of Σ_xz sum to zero
         factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)  # F
-        u = span(factor.solve(cross), rank_tolerance, rank)  # U, of F⁺ Σ_xz
-        right = factor.solve_transposed(u).T  # Uᵀ F⁺
-        real = exceeds_rounding(right, shifts, moments)
-        if not real.all():
-            u, right = u[:, real], right[real]
-        left = factor.multiply(u)  # F U
+
+        def real(directions: Tensor) -> Tensor:
+            return exceeds_rounding(factor.solve_transposed(directions).T, shifts, moments)
+
+        u = span(factor.solve(cross), rank_tolerance, rank, real)  # U, of F⁺ Σ_xz
+        left, right = factor.multiply(u), factor.solve_transposed(u).T  # F U and Uᵀ F⁺
 
         # Rank and rounding: where Σ_xx is singular in float64, class means may differ outside its range.
         hidden_left, hidden_right = factor.null_projection(shifts)
@@ -106,12 +107,19 @@ class LeaceEraser(ProjectionEraser):
         return cls(moments.mean, num_classes, left, right, constant=constant)
 
 
-def span(whitened: Tensor, rank_tolerance: float, rank: int | None = None) -> Tensor:
-    """Return an orthonormal basis [r, s] of the columns of a whitened cross-covariance, s at most `rank`."""
+def span(whitened: Tensor, rank_tolerance: float, rank: int | None, real: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return an orthonormal basis [r, s] of the columns of a whitened cross-covariance, s at most `rank`.
+
+    Args:
+        whitened: the cross-covariance, [r, m].
+        rank_tolerance: fraction of the largest singular value below which another counts as rounding.
+        rank: most directions; None for no limit.
+        real: which of some directions [r, s] exceed rounding by themselves, [s] booleans (`exceeds_rounding`).
+    """
     directions, sizes, _ = torch.linalg.svd(whitened, full_matrices=False)
     significant = sizes > rank_tolerance * sizes[:1]
     significant[len(sizes) if rank is None else rank :] = False
-    return directions[:, significant]
+    return directions[:, significant & real(directions)]
 
 
 def exceeds_rounding(rows: Tensor, shifts: Tensor, moments: ClassMoments | ConceptMoments) -> Tensor:

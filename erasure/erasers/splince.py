@@ -121,10 +121,11 @@ class SplinceEraser(ProjectionEraser):
         split = factor.rank
 
         def real_span(cross: Tensor) -> Tensor:
-            u = span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance)
-            rows = factor.solve_transposed(u[:split]).T + u[split:].T @ hidden_right
-            real = exceeds_rounding(rows, cross, moments)
-            return u if real.all() else u[:, real]
+            def real(u: Tensor) -> Tensor:
+                rows = factor.solve_transposed(u[:split]).T + u[split:].T @ hidden_right
+                return exceeds_rounding(rows, cross, moments)
+
+            return span(torch.cat([factor.solve(cross), hidden_right @ cross]), rank_tolerance, None, real)
 
         u, v = real_span(z), real_span(y)
         cosine = float(torch.linalg.svdvals(u.T @ v).amax()) if v.numel() and u.numel() else 0.0
