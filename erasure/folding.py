@@ -72,8 +72,8 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
     folded into the linear layers that read its output, which one pass of the network finds (Belrose et al. 2023,
     section 6, erase at such places). After each fold all tensors of the output for `x` are compared with those of the
     hooks, to 1e-4 of the largest value of each tensor, or to 1e-9 in float64; integers and booleans must be equal. In
-    float32 an unerased connection of
-    weight 1e-6 cannot be told from rounding: fold `model.double()` where that matters.
+    float32 an unerased connection of weight 1e-6 cannot be told from rounding: fold `model.double()` where that
+    matters.
 
     Args:
         model: network in evaluation mode; it is not changed, and erasers that are attached to it are left out. Linear

@@ -99,8 +99,8 @@ def fit_layers(
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
     there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
     connection bypasses them, a pass starts from the input of the network again. If a module changes an
-    attribute or a buffer of the network, all passes are repeated from the input; so they are if the first batch has
-    other states when it passes through the whole network in the end.
+    attribute or a buffer of its own, all passes are repeated from the input; so they are if the first batch has other
+    states when it passes through the whole network in the end.
 
     Args:
         model: network in evaluation mode, on the device of the batches.

@@ -5,9 +5,9 @@ last one on each level of nesting returns its output, and those before it return
 computed from such a tensor has no values either. If the states at the stop have none, as after a skip connection, or
 the network needs them, as to choose between two branches, the pass starts from the input of the network.
 
-A module that changes its input in place always runs. If a module changes anything that the network holds, such as an
-attribute or a buffer, no pass is resumed, for a resumed pass would find what another batch left there. Changes outside
-the network show when one batch passes through all of it in the end (`LayerSweep.confirms`).
+A module that changes its input in place always runs. If a module changes anything that it holds, such as an attribute
+or a buffer, no pass is resumed, for a resumed pass would find what another batch left there. Changes elsewhere show
+when one batch passes through the whole network in the end (`LayerSweep.confirms`).
 """
 
 import contextlib
@@ -239,7 +239,7 @@ class LayerSweep:
         for name in self._resumable:
             module = named_module(self._model, name)
             self._forwards.append((module, vars(module).get("forward")))
-            vars(module)["forward"] = self._resuming(name, module.forward)  # some modules set attributes of others
+            vars(module)["forward"] = self._resuming(name, module)  # some modules set attributes of others
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -249,8 +249,9 @@ class LayerSweep:
                 vars(module)["forward"] = forward
         self._forwards = []
 
-    def _resuming(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def _resuming(self, name: str, module: nn.Module) -> Callable[..., Any]:
         """Return a `forward` that returns the stored output if the module has finished for this batch."""
+        forward = module.forward
 
         def resuming(*args: Any, **kwargs: Any) -> Any:
             if name in self._ran:  # not only once, as for the first batch
@@ -271,10 +272,10 @@ class LayerSweep:
                 for leaf in leaves((args, kwargs))
                 if isinstance(leaf, Tensor) and not leaf.is_inference()
             ]
-            held = _held(self._model)
+            held = _held(module)
             output = forward(*args, **kwargs)
             self._open.pop()
-            if not _equal(held, _held(self._model)):
+            if not _equal(held, _held(module)):
                 self.whole = self._has_effects = True
             elif not self.whole and all(leaf._version == version for leaf, version in entered):
                 self._pass.finished(name, around, output, self._storage)
@@ -370,17 +371,15 @@ def _with_those_around(names: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(".".join(part[: i + 1]) for part in parts for i in range(len(part)))]
 
 
-def _held(model: nn.Module) -> list[tuple[Any, Any]]:
-    """Return what a network holds: plain values, and all other objects with what changes if they do.
+def _held(module: nn.Module) -> list[tuple[Any, Any]]:
+    """Return what a module holds: plain values, and all other objects with what changes if they do.
 
     Modules, containers and objects with attributes are searched. Arrays of other libraries, and containers of more than
     1,000 values, count as changed only if they are replaced or, for containers, change in length.
-
-    Two calls for each module and batch find effects in every batch without another pass.
     """
     held: list[tuple[Any, Any]] = []
     searched: dict[int, Any] = {}
-    waiting: list[Any] = [model]
+    waiting: list[Any] = [module]
     while waiting:
         one = waiting.pop()
         if isinstance(one, Tensor):

@@ -1,6 +1,7 @@
 """The state of a run, from its directory, even if its process was killed."""
 
 import fnmatch
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
+_MOST_READ = 20  # finished runs of a kind that an estimate reads; thousands would delay a launch
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,13 @@ def expected_time(runs: Sequence[Path]) -> str:
     kinds, root = {kind_of(run.name) for run in runs}, runs[0].parent
     if not root.is_dir():
         return ""
-    beside, now = [path for path in root.iterdir() if kind_of(path.name) in kinds], file_system_time(root)
-    states = {path.name: state_of(path, now) for path in beside}
+    finished: dict[str, list[Path]] = {kind: [] for kind in kinds}
+    for path in root.iterdir():
+        of_kind = finished.get(kind_of(path.name))
+        if of_kind is not None and len(of_kind) < _MOST_READ and (path / RESULT).exists():
+            of_kind.append(path)
+    now, begun = file_system_time(root), [run for run in runs if run.exists()]
+    states = {path.name: state_of(path, now) for path in (*begun, *itertools.chain(*finished.values()))}
     took = mean_seconds(states)
     known = [
         max(0.0, took[kind_of(run.name)] - (states[run.name].seconds if run.name in states else 0.0))
@@ -111,7 +118,9 @@ def expected_time(runs: Sequence[Path]) -> str:
     if not known:
         return ""
     unknown = f"; no estimate for {len(runs) - len(known)}" if len(known) < len(runs) else ""
-    return f"{len(known)} runs: about {duration(sum(known))}, as finished runs of their dataset and model took{unknown}"
+    runs_text = "one run" if len(known) == 1 else f"{len(known)} runs"
+    took_so_far = "as finished runs of their dataset and model took"
+    return f"{runs_text}: about {duration(sum(known))} of computing, {took_so_far}{unknown}"
 
 
 def _finished(path: Path) -> State:

@@ -15,6 +15,7 @@ from models.classifier import Classifier
 from tests.erasure.test_devices_and_synchronization import ERASERS, examples
 from tests.models.every_model import EVERY, SMALL
 from tests.train.test_training import images
+from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import fit_members
 from train.settings import TrainSettings
@@ -108,14 +109,22 @@ def test_training_with_cuda_graphs_computes_the_same_numbers(
     torch.testing.assert_close(with_graphs, without, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["timm", "convnextv2", "swinv2"])
-def test_members_run_by_vmap_are_captured_and_train_as_each_does_alone(
-    name: str, settings: TrainSettings, caplog: pytest.LogCaptureFixture
-) -> None:
+def two_short_trainings(
+    settings: TrainSettings,
+) -> tuple[torch.device, TrainSettings, dict[str, DeviceImages], torch.Tensor]:
+    """Return device, settings, data and positions of the examples of two members' trainings."""
     settings = dataclasses.replace(settings, batch_size=16, max_epochs=3, min_epoch_steps=4, warmup_steps=0)
     device = torch.device("cuda")
     data = {"train": images(0, device, side=8), "validation": images(1, device, side=8)}
     subsets = torch.stack([torch.arange(seed, 32 + seed) for seed in range(2)]).to(device)
+    return device, settings, data, subsets
+
+
+@pytest.mark.parametrize("name", ["timm", "convnextv2", "swinv2"])
+def test_members_run_by_vmap_are_captured_and_train_as_each_does_alone(
+    name: str, settings: TrainSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    device, settings, data, subsets = two_short_trainings(settings)
     ensemble = Ensemble(EVERY[name](SMALL).to(device))
     with torch.backends.cudnn.flags(allow_tf32=False):
         together, alone = (
@@ -131,10 +140,7 @@ def test_members_run_by_vmap_are_captured_and_train_as_each_does_alone(
 def test_compiled_steps_are_captured_and_train_as_others_do(
     name: str, settings: TrainSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = dataclasses.replace(settings, batch_size=16, max_epochs=3, min_epoch_steps=4, warmup_steps=0)
-    device = torch.device("cuda")
-    data = {"train": images(0, device, side=8), "validation": images(1, device, side=8)}
-    subsets = torch.stack([torch.arange(seed, 32 + seed) for seed in range(2)]).to(device)
+    device, settings, data, subsets = two_short_trainings(settings)
     with torch.backends.cudnn.flags(allow_tf32=False):
         compiled, eager = (
             fit_members(

@@ -136,5 +136,6 @@ def exceeds_rounding(rows: Tensor, shifts: Tensor, moments: ClassMoments | Conce
     sizes = (moments.total.diagonal() + moments.mean.square()).sqrt()
     steps = max(_ROUNDINGS_OF_SUMS * torch.finfo(sizes.dtype).eps, _ROUNDINGS_OF_EXAMPLES * moments.epsilon)
     rounding = steps * (rows * sizes).norm(dim=1)  # in standard deviations, as are the differences
-    # Means of independent examples differ by about 1/√n, which is erased whatever their precision.
-    return (rows @ shifts).square().mean(1).sqrt() > rounding.clamp(max=0.01 / math.sqrt(moments.n))
+    # Means of independent examples differ by about 1/√n, which is erased whatever their precision. In layers after an
+    # erased one, the rounding of bfloat16 moves means by 0.07/√n.
+    return (rows @ shifts).square().mean(1).sqrt() > rounding.clamp(max=0.1 / math.sqrt(moments.n))

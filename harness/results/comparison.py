@@ -57,14 +57,14 @@ def control_beside(result: R) -> R | None:
     def is_control(other: Result | None) -> bool:
         return (
             isinstance(other, type(result))
-            and other.named("eraser") == "control"
             and {*other.seeds} == {*result.seeds}
             and pair_id(other) == pair_id(result)
             and all(other.code[name] == result.code[name] for name in other.code.keys() & result.code.keys())
         )
 
+    command, dataset, _, model, *_ = result.run_id.split("-")
     found: list[Any] = []
-    for path in result.directory.parent.glob(f"{result.command}-*-control-*/{RESULT}"):
+    for path in result.directory.parent.glob(f"{command}-{dataset}-control-{model}-*/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
             found.append(Run(path.parent.parent, path.parent.name).result)
     return max(filter(is_control, found), key=lambda one: one.timing.started, default=None)

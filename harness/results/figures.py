@@ -1,4 +1,4 @@
-"""What figures of runs share: panels, colours, the files of a figure that is too large for one.
+"""Parts that figures of runs share: panels, colours, and the files of a figure that is too large for one.
 
 A figure draws panels, which are titles and rows (`harness.results.arrange`), with the colours of their erasers.
 """

@@ -18,7 +18,7 @@ _COMMANDS = {"mdl": "codelengths", "train": "training", "sample_info": "sample i
 
 
 class TableNames(NamedTuple):
-    """What a table is about.
+    """The names of a table, and the runs that it holds.
 
     Attributes:
         command: of its runs.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What a run measures for one seed."""
+    """The measurements of a run for one seed."""
 
     seed: int
     scores: Scores

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -259,7 +258,7 @@ def test_loaded_moments_replace_those_before(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize("concept", [False, True])
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda moments: pickle.loads(pickle.dumps(moments))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_a_copy_with_waiting_batches_shares_nothing(copied: Callable[[Any], Any], concept: bool) -> None:
     x, z = random_data(7)
     moments = (ConceptMoments(5, 3) if concept else ClassMoments(5, 3)).update(x[:30], z[:30])

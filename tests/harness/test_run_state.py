@@ -73,5 +73,5 @@ def test_the_expected_time_of_a_sweep_is_that_of_finished_runs_of_the_same_kind(
     for name, seconds in (("mdl-digits-qleace-mlp-1-2", 100.0), ("train-digits-leace-lenet-1-2", 9.0)):
         run, result = Run(tmp_path, name), made_up(name)
         run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
-    expected = "2 runs: about 3:20, as finished runs of their dataset and model took; no estimate for 2"
+    expected = "2 runs: about 3:20 of computing, as finished runs of their dataset and model took; no estimate for 2"
     assert expected_time(sweep) == expected

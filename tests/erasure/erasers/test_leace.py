@@ -153,7 +153,7 @@ def test_class_means_that_nearly_coincide_are_erased_as_well() -> None:
     assert gap(erased) < 1e-14
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("d", [16, 64])  # with 16 coordinates rounding took all that was left
 def test_layers_after_an_erased_one_are_left_as_they_are(dtype: torch.dtype, d: int) -> None:
     torch.manual_seed(0)
@@ -166,7 +166,8 @@ def test_layers_after_an_erased_one_are_left_as_they_are(dtype: torch.dtype, d: 
     assert (states - normed).abs().max() > 0.1
     for module, eraser in zip(net[1:], later, strict=True):
         states = module(states).detach()
-        torch.testing.assert_close(eraser(states), states, rtol=0, atol=50 * torch.finfo(dtype).eps)
+        tolerance = 2 if dtype == torch.bfloat16 else 50  # roundings, which have left other directions constant
+        torch.testing.assert_close(eraser(states), states, rtol=0, atol=tolerance * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
