@@ -99,8 +99,8 @@ class Preprocessing:
 def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
     """Raise ValueError for vectors so far from zero that rounding to a dtype blurs their differences.
 
-    Rounding a coordinate adds about eps |m| / √12 to it. This must not exceed a thousandth of the standard deviation,
-    or the relative precision of the dtype.
+    Rounding a coordinate of mean m adds noise of about eps |m| / √12. More than max(0.001, eps) standard deviations of
+    the coordinate raises.
 
     Args:
         x: training vectors as stored, [n, ...].

@@ -101,7 +101,7 @@ class Command:
         Args:
             config: the composed configuration.
             planned: in a sweep, the id that the run had at its launch.
-            wait: whether to wait while another process computes the run; otherwise it is passed over then.
+            wait: whether to wait while another process computes the run; if false, such a run is skipped.
         """
         print_anywhere()  # also in a sweep's other processes
         hydra_config = HydraConfig.get()
@@ -222,7 +222,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
-    """Refuse another class as launcher or sweeper, and Hydra's own, which know nothing of runs that have finished."""
+    """Refuse launchers and sweepers that are not choices of ours; Hydra's own would not skip finished runs."""
     for word in words:
         named = re.match(r"[+~]*hydra([./])(launcher|sweeper)(?:\._target_)?=(.*)", word)
         if named and (named[1] == "." or named[3] not in choices(f"hydra/{named[2]}")):
@@ -257,9 +257,9 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 
 
 def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
-    """Print and write tables and figures, and keep what is printed, or print what was kept; return the exit code.
+    """Print tables and write tables and figures, or print what was kept of an earlier time; return the exit code.
 
-    It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
+    It is 0 also if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
     kept = KeptTables(directory, [result.directory for result in results], command.name)
     if (earlier := kept.read()) is not None:

@@ -174,7 +174,7 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
 def error_over_examples(
     erased: Mapping[int, Array], control: Mapping[int, Array], seeds: Sequence[int]
 ) -> float | None:
-    """Return the `bootstrap_error` of losses by seed; None if a seed has none, or numbers of examples differ."""
+    """Return the `bootstrap_error` of losses by seed; None if a seed lacks losses, or numbers of examples differ."""
     lengths = {len(known.get(seed, ())) for known in (erased, control) for seed in seeds}
     if 0 in lengths or len(lengths) != 1:
         return None

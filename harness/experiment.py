@@ -68,8 +68,8 @@ class Experiment(Generic[C_co]):
         checksums: checksums of the files that options name, by section and option. A file's content is part of the
             run's identity, its path is not.
         load: loads the data, and returns it with the function that computes the command's part of the result from
-            it. It imports what it needs, as a finished run needs nothing. None for an experiment that is only
-            looked up.
+            it. It imports its modules when called, because a finished run needs none of them. None for an experiment
+            that is only looked up.
         axes: W&B metric patterns and the metric that is their x axis.
     """
 
@@ -87,7 +87,7 @@ class Experiment(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that its part refuses, or that readers of the run would refuse.
+            ValueError: a value that the dataset refuses, or that `harness.untrusted_runs` would refuse to read.
         """
         try:
             require_config(config.plain, command)
@@ -312,7 +312,7 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
     """Build the network that a section names.
 
     Raises:
-        ValueError: its initial weights do not come from their generator alone.
+        ValueError: its initial weights differ between equal generators.
     """
     target = Target(section, Classifier)
     try:

@@ -35,9 +35,9 @@ class Endings(Part):
         best_epoch: epoch of the lowest validation loss, whose weights are kept.
         untrained: whether the kept weights are the initial ones.
         plateau_epochs: epochs before the training loss fell below 0.99 of the label entropy; None if it never did.
-        left_plateau: whether it did. A training that did not was stopped before it had learnt anything: its loss does
-            not show what the network can learn. An untrained network that did left the plateau by memorising its
-            training examples.
+        left_plateau: whether the training loss fell below that. A training whose loss did not was stopped before it had
+            learnt anything: its loss does not show what the network can learn. Where it did and the network is
+            untrained all the same, training only memorised its examples.
     """
 
     epochs: list[Whole]
@@ -90,8 +90,8 @@ class Codelength(Part):
 class Final(Part):
     """Losses of networks trained on everything, an entry per seed, in bits per label.
 
-    They are losses at the lowest validation loss, on training images without augmentation; `end_train_loss_bits` is
-    the training loss when training ended.
+    They are losses with the weights of lowest validation loss; the training loss is on images without augmentation.
+    `end_train_loss_bits` is the training loss when training ended.
     """
 
     loss_bits: list[Bits]

@@ -103,7 +103,7 @@ class Run:
         """Refuse a directory that this process should not write to; it may be another user's.
 
         Raises:
-            ValueError: the directory is, or holds, a link or anything else but files and folders.
+            ValueError: the directory is, or holds, a link or something else that is neither file nor folder.
         """
         require_plain_folder(self.directory)
 

@@ -85,13 +85,15 @@ def mean_seconds(runs: Mapping[str, State]) -> dict[str, float]:
 
 
 def kind_of(run: str) -> str:
-    """Return command, dataset and model in a run's name: runs that differ in these take unlike times."""
+    """Return command, dataset and model in a run's name: runs that share them take similar times."""
     command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
     return f"{command} {dataset} {model}"
 
 
 def expected_time(runs: Sequence[Path]) -> str:
-    """Return a line on how long runs will take, by the mean of finished runs of their dataset and model beside them.
+    """Return a line on how long runs will take: the mean time of finished runs beside them of the same kind.
+
+    A kind is a command, a dataset and a model (`kind_of`).
 
     Args:
         runs: directories of the runs, in one folder.

@@ -73,15 +73,15 @@ class Attribution(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorEstimate(Part):
-    """Counts of one seed's scores that are wrong by less than a factor of two, by the error estimate.
+    """The error estimate of one seed's scores, compared with retraining.
 
     Attributes:
-        believable: scores within the factor by the estimate.
-        retrained: examples that retraining left out; the others are counts among them.
-        spearman: Spearman's correlation of the estimate with the error.
-        believed: scores within the factor by the estimate.
-        rightly_believed: believed scores that are within the factor.
-        rightly_doubted: other scores that are not within the factor.
+        believable: number of scores that the estimate puts within a factor of two of the truth.
+        retrained: number of examples that retraining left out. The fields below are about their scores alone.
+        spearman: Spearman's correlation of the estimate with the true error.
+        believed: number of scores that the estimate puts within the factor.
+        rightly_believed: number of those that are within it.
+        rightly_doubted: number of the others that are not.
     """
 
     believable: Whole
@@ -133,7 +133,7 @@ class SummaryCurves(Part):
         """Check that every order has `seeds` curves with a number for each fraction.
 
         Raises:
-            ValueError: names the order that has not.
+            ValueError: names the order that lacks one.
         """
         fractions = len(self.removed)
         if {*self.accuracy} != {*self.classes_left}:

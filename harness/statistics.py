@@ -137,8 +137,8 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
 def bootstrap_error(erased: Array, control: Array) -> float:
     """Return the standard error over test examples of a paired difference of mean losses, seeds held fixed.
 
-    It is the bootstrap's, which resamples examples in pairs and with all their seeds. For a mean, its limit of
-    infinitely many samples has this closed form (Efron & Tibshirani 1993, chapter 6).
+    The bootstrap resamples examples, in pairs and with all their seeds. With infinitely many resamples its error of a
+    mean is the standard deviation of the n differences over √n (Efron & Tibshirani 1993, chapter 6), computed here.
 
     Args:
         erased: losses [S, n] of the test examples.

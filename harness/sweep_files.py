@@ -171,7 +171,7 @@ def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
     """Read values from a file of a sweep, which may be untrusted.
 
     Raises:
-        ValueError: it is damaged, or lacks a value that is known to be there, of its type.
+        ValueError: it is damaged, or a value that it must have is missing or of another type.
         OSError: it cannot be read.
     """
     from erasure.store.checked_files import read_json

@@ -12,7 +12,7 @@ from harness.results.columns import Row
 
 
 def area_bits(result: MdlResult, s: int) -> float:
-    """Return the area between the curve of bits per label and its last value, over all N labels."""
+    """Return the area between the curve of loss per label of the next block and its last value, over all N labels."""
     blocks = result.blocks(s)
     return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
 

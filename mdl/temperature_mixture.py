@@ -10,9 +10,9 @@ class TemperatureMixture:
     """A Bayes mixture over temperatures of each member's predictions, weighted by what each has paid so far.
 
     Bornschein, Li & Hutter (2022) move one temperature by a gradient step on every batch before the batch is learnt.
-    The mixture, ours, learns from the same losses, has no rate to choose, and its share that ignores the network
-    (inverse temperature 0) bounds the code: where labels are coded one at a time, it never exceeds the uniform one by
-    more than log2 17 = 4.1 bits in all; in batches, by more where the first labels contradict the network.
+    The mixture, ours, learns from the same losses and has no rate to choose. Its share at inverse temperature 0 ignores
+    the network and bounds the code: if labels are coded one at a time, it exceeds the uniform code by at most
+    log2 17 = 4.1 bits in all. In batches it can exceed it by more, where the first labels contradict the network.
 
     Attributes:
         log_weights: in nats and not normalised, [S, temperatures] float64.

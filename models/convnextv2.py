@@ -75,7 +75,9 @@ class DepthwiseConv2d(nn.Conv2d):
 
 
 class FastGlobalResponseNorm(GlobalResponseNorm):
-    """x + bias + weight · x · N, N a channel's norm over positions relative to the mean channel's (Woo et al. 2023).
+    """x + bias + weight · x · N (Woo et al. 2023).
+
+    N is a channel's norm over positions, divided by the mean norm of the channels.
 
     Sums of squares take a fifth of the time of `torch.linalg.vector_norm` over these dimensions, and a factor per
     channel is one pass over the activations where the formula above takes three.

@@ -116,5 +116,5 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 
 
 def known(truth: Tensor) -> Tensor:
-    """Return the mask [n] of examples that were left out: the others are NaN in truth [n, m, k]."""
+    """Return a mask [n], true where an example was left out; truth [n, m, k] is NaN elsewhere."""
     return ~truth[:, 0, 0].isnan()

@@ -78,8 +78,8 @@ def train_on_each(
 ) -> Tensor:
     """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
-    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] are the masks of the subsets, all of
-    one size.
+    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] is true for the examples that a
+    subset keeps; all subsets have one size.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.

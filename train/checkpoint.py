@@ -65,8 +65,8 @@ class Checkpoints:
 
         Args:
             name: of its checkpoints.
-            computation: not begun.
-            keep: whether it is also saved at its end, as others follow.
+            computation: one that has not begun.
+            keep: whether to save it at its end as well, because other computations follow.
         """
         with interruptible() as interruption:
             state = self.load(name)
@@ -118,7 +118,7 @@ class Checkpoints:
         return None
 
     def delete(self, prefix: str) -> None:
-        """Delete checkpoints whose names start like this, and what was left of unfinished writes of them."""
+        """Delete checkpoints whose names start with this, and what interrupted writes of them have left."""
         for path in self.directory.glob(f"*checkpoint-{prefix}*"):
             remove(path)
 

@@ -11,7 +11,7 @@ from erasure.pipeline import ErasedDataset
 
 
 class DeviceImages:
-    """One split on the device, standardised, float32, once: what crops may reach into lies around the images.
+    """One split on the device: standardised float32 images, stored once, within the padding that crops reach into.
 
     Args:
         part: images [N, C, H, W] and labels [N].
@@ -84,5 +84,5 @@ def to_device(
 
 
 def as_trained_on(dataset: ErasedDataset, part: LabelledImages, device: torch.device) -> DeviceImages:
-    """Copy other images on the scale of `dataset.splits` to the device, standardised alike, without augmentation."""
+    """Copy other images to the device, standardised like the dataset's splits, without augmentation."""
     return DeviceImages(part, dataset.channel_mean, dataset.channel_std, padding=0, flip=False, device=device)

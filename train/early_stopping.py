@@ -15,7 +15,7 @@ _FURTHER = 1.5  # times the edit of training images, from where on validation im
 
 
 def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: str) -> None:
-    """Say so where the images that stop trainings were moved much further than those that networks learn from."""
+    """Warn if erasure moved validation images much further than training images."""
     train, validation = (certificates[split].edit_size for split in ("train", "validation"))
     if validation > _FURTHER * train:
         log.warning(
@@ -28,7 +28,8 @@ def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: 
 def ending(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> Literal["patience", "max_epochs"] | None:
     """Return why a member ends after its latest evaluation, or None while it goes on.
 
-    It ends once its validation loss has not improved for so many optimizer steps.
+    It ends once its validation loss has not improved for `patience_steps` optimizer steps (on the plateau, at least
+    `plateau_steps`), or at `max_epochs`.
 
     Args:
         curve: the member's losses.

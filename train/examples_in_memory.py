@@ -177,7 +177,7 @@ def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     """Return the seeds that a number of seeds, or a list, stands for.
 
     Raises:
-        ValueError: none, equal or negative ones.
+        ValueError: no seeds, equal seeds or negative seeds.
     """
     listed = range(seeds) if isinstance(seeds, int) else [*seeds] if isinstance(seeds, Sequence) else []
     if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in listed):
@@ -255,8 +255,8 @@ class InputScale:
     def of(cls, images: Tensor) -> "InputScale":
         """Return the scale of training images [N, C, H, W].
 
-        A channel leaves the range of float32, or is blurred by it if rounding moves values by more than a thousandth
-        of their standard deviation, as in `erasure.zscore.require_precision`.
+        A channel is standardised if it leaves the range of float32, or if rounding to float32 moves its values by more
+        than a thousandth of their standard deviation, as in `erasure.zscore.require_precision`.
         """
         shift, unit = torch.zeros(images.shape[1]).double(), torch.ones(images.shape[1]).double()
         if images.dtype == torch.float64:

@@ -277,7 +277,7 @@ def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
 
 
 def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
-    """Draw validation loss over epochs, each seed as a thin line and their mean as long as all seeds train."""
+    """Draw validation loss over epochs: a thin line per seed, and their mean until the first seed stops."""
     with figure_of_panels(path, len(shown)) as (figure, axes):
         for (title, rows), ax in zip(shown, axes, strict=True):
             for row in rows:

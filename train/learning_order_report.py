@@ -56,8 +56,8 @@ def past_means_step(steps: Sequence[int], losses: Sequence[float], of_means: Seq
     """Return the step at which a loss has fallen by half of what it falls below the lowest loss on class means.
 
     Unlike `learnt_step` it does not time the fall that class means alone explain. None where the loss falls less than
-    0.1 bits below that of class means: a linear network's does by up to 0.09 bits on the digits' `order2`, as its
-    logits spread less there, though it uses means alone.
+    0.1 bits below that of class means. A linear network uses means alone, and yet falls by up to 0.09 bits below on the
+    digits' `order2`, because its logits spread less there.
 
     Args:
         steps: of the evaluations, ascending.
@@ -172,8 +172,8 @@ def table_of(frame: pd.DataFrame) -> Table:
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
     """Draw losses over optimiser steps, a row of panels per eraser and a column per model.
 
-    Each line is named once, in the last column. Dots: half of the fall is reached, of other samples than class means
-    half of the fall below the lowest loss there.
+    Each line is named once, in the last column. A dot marks the step at which half of the fall is reached
+    (`learnt_step`); on samples that share more than class means, `past_means_step`.
     """
     erasers = [eraser for eraser in colours if any(entry["eraser"] == eraser for _, of in panels for entry in of)]
     with figure_at(path, WIDTH, 2.3 * len(erasers) + 0.6) as figure:

@@ -11,8 +11,9 @@ _EPOCHS = 100  # of CIFAR-10's 48,976 images networks trained 87 to 600; of a fi
 class TrainingProgress:
     """The share of a run's trainings that is done, in optimiser steps; it never falls.
 
-    Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, where that is from
-    two to ten times the patience, others as many epochs as the longest so far, and none less than its patience.
+    Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, but at least
+    twice and at most ten times the patience. The others are expected to take as many epochs as the longest so far, but
+    at least their patience.
 
     Args:
         sizes: training examples of each training.

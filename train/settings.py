@@ -20,8 +20,8 @@ class PublishedSettings:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
         backtrack: set weights and optimizer state back to the best after every epoch without improvement.
         share_saved_state: after a reset the optimizer overwrites z and v of the saved state, as it does after PyTorch's
-            `Optimizer.load_state_dict`. Each of several epochs without improvement in a row is then undone in the
-            weights, but only the first in z and v.
+            `Optimizer.load_state_dict`. Of several epochs without improvement in a row, only the first is then undone
+            in z and v; the weights are reset after each.
         round_losses: round losses to bfloat16, as precision=bfloat16 does, whatever the precision of the weights.
     """
 
@@ -46,8 +46,8 @@ class TrainSettings:
         patience_steps: optimiser steps without improvement on the validation split after which a member stops; the
             same at every training size.
         plateau_steps: patience, if larger, while the training loss has not fallen yet (`MemberCurve.plateau_epochs`);
-            `patience_steps` count from the end of this plateau. Training on erased data starts with one, on which a
-            network that will learn looks like one that cannot.
+            `patience_steps` count from the end of this plateau. Training on erased data starts with a plateau, which
+            does not show whether the network will learn later.
         min_improvement_bits: smaller improvements do not reset the patience; the best weights are those of the lowest
             validation loss all the same.
         eval_every: epochs between evaluations on the validation split.
@@ -60,8 +60,8 @@ class TrainSettings:
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
             architecture, image size and device (`train.stacking_rule`). Results agree to floating-point reordering.
         compile: compile forward pass, backward pass and update by `torch.compile`. Results are equal to rounding; each
-            shape of a batch is compiled first, which takes seconds to minutes. "auto" is false until a GPU has been
-            measured (`scripts.benchmarks.train`).
+            shape of a batch is compiled first, which takes seconds to minutes. "auto" currently means false: compiled
+            steps were not measured on a GPU yet (`scripts.benchmarks.train`).
         protocol: "standard", ours, or "published", the procedure of the paper's code, for `python -m mdl` alone. The
             latter uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding`,
             `precision` (for weights and optimizer as well), and `published`.

@@ -94,7 +94,7 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
 
 
 def difference(heading: str, column: str, meaning: str = "") -> Column:
-    """Return a column's difference to the control; CSV has the numbers of `harness.results.compare`."""
+    """Return a column of differences to the control; in CSV, the fields of `harness.results.compare`."""
     name, unknown = f"{column}_difference", dict.fromkeys(_UNKNOWN)
 
     def record(row: Row) -> Record:

@@ -51,7 +51,7 @@ def differences(
 def control_beside(result: R) -> R | None:
     """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
 
-    Not the control of the same options: the paper's procedure trains erased images at other rates. None without one.
+    Its options may differ: the paper's procedure trains erased images at other rates. None if there is no control.
     """
 
     def is_control(other: Result | None) -> bool:

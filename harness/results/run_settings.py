@@ -19,7 +19,7 @@ def setting(config: Options) -> Options:
     """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
 
     Where several presets are equally near, as `quick` and `default` once `mdl.num_chunks` is neither's, none is named:
-    the options are those that differ from `default`. Numbers of different settings do not belong into one column.
+    the options are those that differ from `default`. Numbers of different settings do not belong in one column.
     """
     described, counted = {}, identifying(config)
     kind, names = config_of(command_of(config)), (config["model"]["name"], config["eraser"]["name"])
@@ -57,7 +57,7 @@ def _complete(options: Options, kind: type) -> Options:
 
 
 def setting_text(config: Options, without: Sequence[str] = ()) -> str:
-    """Return `setting`, but for some keys, as on a command line: "train=paper, train.lr=0.003"."""
+    """Return `setting` without the keys in `without`, as on a command line: "train=paper, train.lr=0.003"."""
     shown = {key: value for key, value in setting(config).items() if key not in without}
     return ", ".join(f"{key}={whole(value)}" for key, value in shown.items())
 
@@ -76,7 +76,7 @@ def flatten(value: Any, prefix: str = "") -> Options:
 
 
 def comparable(config: Options) -> Options:
-    """Return a configuration without the options that say how and where: what is left makes a row.
+    """Return a configuration without the options on how and where a run is computed; equal ones make one row.
 
     Of an image folder's path the last part is left, which says what is in it: cifar10 of /home/me/data/cifar10.
     """
