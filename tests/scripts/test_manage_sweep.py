@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conf.commands import config_of
 from conf.compose import composed, unchecked
 from conf.groups import choices
-from conf.target_class import config_of
 from erasure.store.checked_files import read_json, sealed, write_json
 from harness.run_directory import Run
 from harness.run_state import State
