@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
+from conf.commands import config_of
 from conf.compose import left_out_options, override_value, unchecked
 from conf.groups import choices, chosen, common_keys, keys, readable
 from conf.schema import VARIABLES
@@ -91,9 +92,9 @@ def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
         for key in keys(section, choice)
         if key not in ("name", "_target_")
     }
-    if command == "sample_info":
-        options = keys("sample_info", "default")
-        sections |= {**dict.fromkeys(options["training"], "sample_info.training"), "classes": "sample_info"}
+    for section in config_of(command).sections() if command else ():
+        for key, value in keys(section, "default").items():
+            sections |= dict.fromkeys(value, f"{section}.{key}") if isinstance(value, dict) else {key: section}
 
     def in_section(match: re.Match[str]) -> str:
         key, none = match.groups()

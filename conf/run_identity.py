@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from conf import Options
 from conf.check import keyword_only
-from conf.target_class import config_of
+from conf.commands import command_of, config_of
 
 T = TypeVar("T")
 
@@ -56,11 +56,6 @@ def _without(options: Options, path: Sequence[str], fixed: Any) -> Options:
     if not inner:
         return {name: value for name, value in options.items() if name != key or fixed not in (..., value)}
     return {**options, key: _without(options[key], inner, fixed)} if isinstance(options[key], dict) else options
-
-
-def command_of(config: Options) -> str:
-    """Return the command that a configuration belongs to."""
-    return next((command for command in ("mdl", "sample_info") if command in config), "train")
 
 
 def hashed(options: Options, settings: Any) -> Options:

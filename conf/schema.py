@@ -7,7 +7,7 @@ or dataset needs no entry here.
 
 import os
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,7 +15,7 @@ from omegaconf.errors import MissingMandatoryValue
 from pydantic import ConfigDict, Field
 
 from conf import Options
-from conf.check import CLOSED, ConfigError, check
+from conf.check import CLOSED, ConfigError, check, keyword_only
 from conf.run_identity import unhashed
 from conf.target_class import TARGETS, check_target
 
@@ -59,6 +59,7 @@ class Config:
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = CLOSED
+    row_sections: ClassVar[tuple[str, ...]] = ()  # sections of options that make rows of one table, not several tables
 
     dataset: Options
     eraser: Options
@@ -89,6 +90,12 @@ class Config:
             ConfigError: there is no value for these others.
         """
         return options
+
+    @classmethod
+    def sections(cls) -> list[str]:
+        """Return the command's sections of options beside those of every command: `["train", "mdl"]` of `mdl`."""
+        shared = {f.name for f in fields(Config)}
+        return [key for key, kind in keyword_only(cls).items() if is_dataclass(kind) and key not in shared]
 
     @property
     def plain(self) -> Options:

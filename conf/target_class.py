@@ -9,25 +9,17 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypeVar
+from typing import Any, Generic, NotRequired, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
 from conf.groups import readable
-
-if TYPE_CHECKING:
-    from conf.schema import Config
 
 # imported by name when they are needed: they import `conf` themselves, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.dataset.Source",
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
-}
-CONFIGS = {  # command -> class of its configuration
-    "train": "train.settings.TrainConfig",
-    "mdl": "mdl.settings.MdlConfig",
-    "sample_info": "sample_info.settings.SampleInfoConfig",
 }
 MODEL_CLASS = "models.any_module.model_class"  # makes a model class from a torch.nn.Module or a function
 T = TypeVar("T")
@@ -37,14 +29,6 @@ def imported(name: str) -> Any:
     """Import what a qualified name such as `models.mlp.MLP` names; an error within its module is raised as it is."""
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
-
-
-def config_of(command: str) -> "type[Config]":
-    """Return the class of a command's configuration, e.g. `mdl.settings.MdlConfig` for "mdl".
-
-    The import by name is the only link from `conf` to these classes: `conf` may not import the commands' packages.
-    """
-    return imported(CONFIGS[command])
 
 
 class Target(Generic[T]):

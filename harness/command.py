@@ -30,12 +30,12 @@ from conf.command_process import (
     let_threads_sleep,
     require_current_folder,
 )
+from conf.commands import config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
 from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.target_class import config_of
 from conf.terminal import print_anywhere, printable, show_log
 from harness.sweep_files import KeptTables, Sweep
 
@@ -64,7 +64,7 @@ class Command:
     Attributes:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
-        experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.target_class.config_of`).
+        experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
         headline: returns a result in one line.
         summarise: prints tables and paths of finished results; takes the results and the directory for files.
         sweep: the sweep that is carried out, set by the sweeper; None for a single run.

@@ -37,9 +37,8 @@ from harness.interruption import interruptible
 from harness.logger import Logger, example_row
 from harness.loss_curves import label_entropy_bits
 from harness.result import Result, as_json
-from harness.result_fields import Timing, Trained
+from harness.result_fields import Part, Timing
 from harness.run_directory import RESULTS_VERSION, Run
-from harness.sample_info_fields import Information
 from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.any_module import AnyModule
@@ -50,7 +49,7 @@ log = logging.getLogger(__name__)
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
-Computed = Trained | Information  # the part of a result that the command computes
+Computed = Part  # the part of a result that the command computes
 Compute = Callable[[Any, Run, Logger], Computed]  # takes what is `Prepared`
 Load = Callable[["Experiment[Any]"], tuple["Prepared[Any]", Compute]]
 
@@ -62,7 +61,7 @@ class Experiment(Generic[C_co]):
     Model and eraser are looked up when needed.
 
     Attributes:
-        command: "mdl", "train" or "sample_info".
+        command: name of a command, see `conf.commands`.
         config: the settings.
         source: the dataset, not loaded yet.
         checksums: checksums of the files that options name, by section and option. A file's content is part of the

@@ -4,20 +4,19 @@ Keys are stable. A key that was added later has the default None: older runs lac
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from conf import Options
+from conf.commands import COMMANDS, result_type
 from conf.run_identity import without_retired
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Bits, Coded, Part, Timing, Trained, TrainedOnce, Whole
-from harness.sample_info_fields import Information
+from harness.result_fields import Part, Timing, Trained, Whole
 
-_LONGEST = 300  # characters of an error
+LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
 
@@ -84,6 +83,14 @@ class Result(Part):
             if min(sizes) < 0 or not 0 <= (measured.out_of_range or 0.0) <= 1:
                 raise ValueError(f"certificate.{split} holds sizes below 0, or a share that is none")
 
+    def by_seed(self) -> dict[str, Sequence[Any]]:
+        """Return the command's columns of `harness.results.load(...).runs`, each with a value per seed."""
+        raise NotImplementedError
+
+    def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
+        """Yield training sizes and the columns of `harness.results.load(...).curve`, each with a value per seed."""
+        yield from ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedResult(Result, Trained):
@@ -95,59 +102,28 @@ class TrainedResult(Result, Trained):
             if split not in self.certificate:
                 raise ValueError(f"lacks certificate.{split}")
 
-
-@dataclass(frozen=True, kw_only=True)
-class MdlResult(TrainedResult, Coded):
-    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
-
-    label_entropy_bits: Bits | None = None
-
-    @property
-    def sizes(self) -> list[int]:
-        """The ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
-        sizes = [point.n for point in self.curve]
-        return sizes if sizes[-1] == self.train_size else [*sizes, self.train_size]
-
-    def blocks(self, s: int) -> list[tuple[int, float]]:
-        """Return labels and bits per label of each block of seed number s; the first pays what the others leave."""
-        losses = [point.ce_next_bits[s] for point in self.curve if point.ce_next_bits]
-        later = [(after - before, loss) for (before, after), loss in zip(pairwise(self.sizes), losses, strict=True)]
-        first = self.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
-        return [(self.sizes[0], first / self.sizes[0]), *later]
-
-    def require_consistent(self) -> None:
-        super().require_consistent()
-        sizes = [point.n for point in self.curve]
-        if len(sizes) < 2 or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)) or sizes[-1] > self.train_size:
-            raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
-        nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
-        if nothing_next != sizes[-1:] and (nothing_next or sizes[-1] == self.train_size):
-            raise ValueError("curve: every size but that of all training examples, and no other, has ce_next_bits")
-        last = self.curve[-1]
-        for name, values in (("loss_bits", last.ce_test_bits), ("accuracy", last.test_accuracy)):
-            if values is not None and values != (final := getattr(self.final, name)):
-                raise ValueError(f"final.{name} is {final}, but the learning curve ends at {values}"[:_LONGEST])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainResult(TrainedResult, TrainedOnce):
-    """A result of `python -m train`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InformationResult(Result, Information):
-    """A result of `python -m sample_info`."""
-
-    def require_consistent(self) -> None:
-        super().require_consistent()
-        if "f_si_nats" not in self.information:
-            raise ValueError("lacks information.f_si_nats")
-        if self.summaries is not None:
-            self.summaries.require_consistent(len(self.seeds))
+    def by_seed(self) -> dict[str, Sequence[Any]]:
+        last = self.trainings[-1]
+        columns: dict[str, Sequence[Any] | None] = {
+            "test_loss_bits": self.final.loss_bits,
+            "accuracy": self.final.accuracy,
+            "train_loss_bits": self.final.train_loss_bits,
+            "validation_loss_bits": self.final.validation_loss_bits,
+            "end_train_loss_bits": self.final.end_train_loss_bits,
+            "epochs": last.epochs,
+            "best_epoch": last.best_epoch,
+            "ended": last.ended,
+        }
+        if self.sharp_drop is not None:
+            columns |= {"sharp_drop_bits": self.sharp_drop.bits, "sharp_drop_epoch": self.sharp_drop.epoch}
+        if last.left_plateau is not None:
+            columns["final_on_plateau"] = [not left for left in last.left_plateau]
+        if every := [training.untrained for training in self.trainings if training.untrained is not None]:
+            columns["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
+        return {name: values for name, values in columns.items() if values is not None}
 
 
 _COMMAND = "verb"  # key of the command in result.json; the old name, so that older results can be read
-COMMANDS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
 
 
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
@@ -206,7 +182,7 @@ def parsed(kind: type[T], values: Any) -> T:
             raise ValueError(f"lacks {', '.join(missing)}") from None
         key, message = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
-        raise ValueError(f"{key} holds {errors[0]['input']!r}: {message}"[:_LONGEST] if key else message) from None
+        raise ValueError(f"{key} holds {errors[0]['input']!r}: {message}"[:LONGEST_ERROR] if key else message) from None
 
 
 def result_of(values: Options) -> Result:
@@ -222,7 +198,7 @@ def result_of(values: Options) -> Result:
         raise ValueError(f"{_COMMAND} is {values.get(_COMMAND)!r}, not one of {', '.join(COMMANDS)}")
     if isinstance(config := values.get("config"), dict):
         values = {**values, "config": without_retired(config)}
-    return parsed(COMMANDS[command], {**values, "command": command})
+    return parsed(result_type(command), {**values, "command": command})
 
 
 _REMEDY = "launch the run again, which keeps this file aside"

@@ -49,44 +49,6 @@ class Endings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point(Endings):
-    """A training size n of a prequential run: losses in bits per label, an entry per seed.
-
-    Attributes:
-        ce_next_bits: loss on the examples up to the next size; None for the last size, which has nothing left to
-            predict. Under `train.protocol=published` it is the loss on the test part.
-        ce_test_averaged_bits: test loss of the averaged weights in evaluation mode, for `train.protocol=published`,
-            which scores the weights of the training sequence in training mode.
-        ce_next_calibrated_bits: `ce_next_bits` with logits divided by `temperature` (`train.ensemble`).
-    """
-
-    n: Whole
-    ce_next_bits: list[Bits] | None
-    ce_test_bits: list[Bits]
-    ce_next_calibrated_bits: list[Bits] | None = None
-    ce_test_averaged_bits: list[Bits] | None = None
-    temperature: list[Number] | None = None
-    ce_train_bits: list[Bits] | None = None
-    ce_validation_bits: list[Bits] | None = None
-    test_accuracy: list[Share] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Codelength(Part):
-    """Codelengths of the online code, an entry per seed.
-
-    Attributes:
-        published: in the unit of the paper's Table 16 (`published_units`), whatever `train.protocol` is.
-        calibrated_bits_per_sample: codelength with logits divided by a temperature.
-    """
-
-    bits_per_sample: list[Bits]
-    total_bits: list[Bits]
-    published: list[Bits]
-    calibrated_bits_per_sample: list[Bits] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Final(Part):
     """Losses of networks trained on everything, an entry per seed, in bits per label.
 
@@ -120,25 +82,6 @@ class Timing(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CounterpartResult(Part):
-    """Predictions of a sample along a training: for each seed, a value per step (`train.matched_sample_losses`).
-
-    Attributes:
-        z_scores: z-score of the sample's class information in each order, by "order 1", ...
-        step: optimiser steps taken.
-        loss_bits: mean cross-entropy per label.
-        accuracy: share of correct predictions.
-        agreement: similarity of the mean predictions for a class on the sample and on the test images, 0 to 1.
-    """
-
-    z_scores: dict[str, Number]
-    step: list[list[Whole]]
-    loss_bits: list[list[Bits]]
-    accuracy: list[list[Share]]
-    agreement: list[list[Number]]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trained(Part):
     """Parts that results of `train` and `mdl` share."""
 
@@ -156,34 +99,10 @@ class Trained(Part):
         """Trainings whose losses enter a codelength."""
         return ()
 
-
-@dataclass(frozen=True, kw_only=True)
-class Coded(Trained):
-    """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
-
-    mdl: Codelength
-    curve: list[Point]
-    power_law: list[dict[str, Number] | None]
-
     @property
-    def trainings(self) -> Sequence[Endings]:
-        return self.curve
-
-    @property
-    def coding(self) -> Sequence[Endings]:
-        return [point for point in self.curve if point.ce_next_bits is not None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedOnce(Trained, Endings):
-    """The fields of `python -m train`; the label entropy is the best that a constant predictor can do."""
-
-    label_entropy_bits: Bits
-    counterparts: dict[str, CounterpartResult] | None = None  # by name, the test images first
-
-    @property
-    def trainings(self) -> Sequence[Endings]:
-        return [self]
+    def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
+        """Training sizes and the test losses at each, an entry per seed; empty where there is one size alone."""
+        return ()
 
 
 def stuck(trainings: Sequence[tuple[Endings, int]]) -> str:
@@ -208,17 +127,3 @@ def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
         if training.untrained is not None
     ]
     return f"{kept.count(True)} of {len(kept)}" if True in kept else ""
-
-
-def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:
-    """Return the unit of the paper's code and of its Table 16: Σ_i n_{i+1} CE_i / N over the sizes before the last.
-
-    It serves comparison with the paper's tables, and is not a codelength: sizes are cumulative, and all losses are of
-    one test set. With ten classes and ten sizes from 1,024 to N = 47,952, chance is 11.441. An untrained network's
-    loss in bfloat16 gives 11.409, which is the paper's 11.41 ± 0.00.
-
-    Args:
-        sizes: cumulative training sizes n_1..n_m = N.
-        ce_test_bits: CE_i of the model trained on n_i examples, on the test set, for i = 1..m-1.
-    """
-    return sum(n * bits for n, bits in zip(sizes[1:], ce_test_bits, strict=True)) / sizes[-1]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conf.command_process import BAD_CONFIG, FAILED
+from conf.commands import config_of
 from conf.groups import CONF
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
@@ -160,7 +161,8 @@ class KeptTables:
         files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
         if len(self.runs) == 1:  # a single run is compared with its control, one of these
             files += self.runs[0].parent.glob(f"{self.command}-*-control-*/result.json")
-        packages = ("harness", "train", self.command)  # mdl's tables have columns of train's
+        # packages whose code makes the tables: mdl's have columns of train's
+        packages = ("harness", *config_of(self.command).sections())
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
         stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]

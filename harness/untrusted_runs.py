@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.run_identity import command_of, without_retired
+from conf.commands import COMMANDS, command_of, config_of
+from conf.run_identity import without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
@@ -140,8 +141,10 @@ def require_config(config: Any, command: str = "") -> None:
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
-    sections = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
-    for section in dict.fromkeys([*TARGETS, *sections, *(["logger"] if "logger" in config else [])]):
+    if command and command not in COMMANDS:
+        raise ValueError(f"is of the command {command[:_LONGEST_NAME]!r}, not one of {', '.join(COMMANDS)}")
+    sections = config_of(command or command_of(config)).sections()
+    for section in (*TARGETS, *sections, *(["logger"] if "logger" in config else [])):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")
     for part in TARGETS:

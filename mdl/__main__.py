@@ -11,7 +11,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
-    from harness.result import MdlResult
+    from mdl.result import MdlResult
     from mdl.settings import MdlConfig
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from harness.loss_curves import CurveRow, endings, sharp_drops
-from harness.result_fields import Coded, Point
 from mdl.coded_result import result_of_curve
 from mdl.codelength_and_power_law import online_code_bits
+from mdl.result import Coded, Point
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes
 from train.checkpoint import Checkpoints

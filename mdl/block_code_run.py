@@ -8,10 +8,11 @@ from harness.example_bits import bits_by_example, save_coded_bits, save_test_bit
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.result import as_json, parsed
-from harness.result_fields import Coded, Timing
+from harness.result_fields import Timing
 from harness.run_directory import Run
 from mdl.block_code import OnFinal, SizeTrained, block_code
 from mdl.coded_result import log_point, log_summary
+from mdl.result import Coded
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training

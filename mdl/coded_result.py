@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from statistics import mean
 
 from harness.logger import Logger
-from harness.result_fields import Coded, Codelength, Final, Point, published_units
+from harness.result_fields import Final
 from harness.statistics import Spread
 from mdl.codelength_and_power_law import fit_power_law
+from mdl.result import Coded, Codelength, Point, published_units
 
 
 def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:

@@ -12,15 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.result import MdlResult
 from harness.results.arrange import finished, model_of, panels, rows_of
 from harness.results.columns import Column, Record, Row, difference, number, spread, values
-from harness.results.figures import Colours, Drawing, Panel, line_width
+from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
+from harness.results.read import Note
 from harness.results.run_labels import labels
 from harness.results.run_settings import setting
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
 from mdl.learning_curve_measures import measures_of
+from mdl.result import MdlResult
 from mdl.training_sizes import few_labels
 from train import final_losses_report
 from train.final_losses_report import FINALS, controls_of, results_of
@@ -68,7 +69,7 @@ _ON_REQUEST = (
         "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
     ),
 )  # fmt: skip
-BY_NAME = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
+COLUMNS = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
 _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
@@ -78,7 +79,7 @@ def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
 
     Args:
         frame: the runs (`harness.results.arrange`).
-        names: columns to show, of `BY_NAME`; the usual ones by default.
+        names: columns to show, of `COLUMNS`; the usual ones by default.
     """
     controls = controls_of(frame)
     rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in rows_of(frame)]
@@ -117,6 +118,11 @@ def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
         **final_losses_report.figures_of(table),
     }
     return {caption: figure for caption, figure in drawn.items() if figure[1]}
+
+
+def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+    """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
+    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:

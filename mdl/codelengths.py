@@ -18,11 +18,11 @@ from erasure.inputs import as_tensor
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
-from harness.result_fields import Point
 from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
 from mdl.block_code import block_code, ignored
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.replay_code import replay_code
+from mdl.result import Point
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes, warn_of_few
 from models.kernel import KernelModel

@@ -20,10 +20,11 @@ from harness.example_bits import bits_by_example, save_coded_bits, save_test_bit
 from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
-from harness.result_fields import Coded, Part, Point
+from harness.result_fields import Part
 from harness.run_directory import Run
 from mdl.block_code import computed, ignored
 from mdl.coded_result import logged_result
+from mdl.result import Coded, Point
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity

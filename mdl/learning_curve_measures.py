@@ -7,8 +7,8 @@ Surplus description length and ε-sample complexity (Whitney et al. 2020), and t
 import math
 from typing import Any
 
-from harness.result import MdlResult
 from harness.results.columns import Row
+from mdl.result import MdlResult
 
 
 def area_bits(result: MdlResult, s: int) -> float:

@@ -25,10 +25,10 @@ from harness.experiment import Experiment, Prepared, erased, network, split_posi
 from harness.logger import Logger
 from harness.loss_curves import CurveRow, MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.result import as_json, parsed
-from harness.result_fields import Coded, Point
 from harness.run_directory import Run
 from mdl.coded_result import logged_result
 from mdl.codelength_and_power_law import online_code_bits
+from mdl.result import Coded, Point
 from mdl.settings import MdlConfig
 from mdl.training_sizes import rounded_sizes, warn_of_few
 from models.classifier import Classifier, count_parameters

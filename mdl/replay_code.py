@@ -16,9 +16,10 @@ from torch import Tensor
 from erasure.progress import Display
 from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
 from harness.logger import Logger
-from harness.result_fields import Coded, Point, Timing
+from harness.result_fields import Timing
 from harness.run_directory import Run
 from mdl.coded_result import logged_result
+from mdl.result import Coded, Point
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from mdl.training_sizes import chunk_sizes

@@ -12,7 +12,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
-    from harness.result import InformationResult
+    from sample_info.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
 WANDB_AXES = {"information/*": "seed"}

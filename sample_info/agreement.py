@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from harness.sample_info_fields import Correlation, Ratio, ReferenceAgreement
 from sample_info.leave_one_out_effects import Changes
+from sample_info.result import Correlation, Ratio, ReferenceAgreement
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:

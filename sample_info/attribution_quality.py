@@ -11,10 +11,10 @@ from torch import Tensor
 
 from erasure.store.checked_files import save_tensors
 from harness.run_directory import Run
-from harness.sample_info_fields import Attribution, Interval
 from sample_info.agreement import auroc, pearson, ranks
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
+from sample_info.result import Attribution, Interval
 from sample_info.retraining import halves, trained_without
 from sample_info.settings import ReferenceSettings
 

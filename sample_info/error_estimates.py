@@ -11,8 +11,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from harness.sample_info_fields import ErrorEstimate
 from sample_info.agreement import spearman
+from sample_info.result import ErrorEstimate
 
 TRAINED_PATH = "trained path"  # name of the second method among references
 _FACTOR = 2.0

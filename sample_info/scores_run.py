@@ -6,13 +6,13 @@ from dataclasses import replace
 from erasure.progress import Display, Show, part_of
 from harness.logger import Logger
 from harness.run_directory import Run
-from harness.sample_info_fields import Information
 from sample_info.attribution_quality import attributions
 from sample_info.data_summarization import require_possible, try_summaries
 from sample_info.pairwise_files import save_pairwise
 from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
+from sample_info.result import Information
 from sample_info.scored_examples import Examples
 from sample_info.scores import score_examples
 from sample_info.training_problem import TrainingProblem

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -166,6 +166,8 @@ class SampleInfoSettings:
 @dataclass(frozen=True, kw_only=True)
 class SampleInfoConfig(Config):
     """The configuration of `python -m sample_info`."""
+
+    row_sections: ClassVar[tuple[str, ...]] = ("sample_info",)
 
     sample_info: SampleInfoSettings
 

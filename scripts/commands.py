@@ -1,12 +1,11 @@
 """The commands `python -m NAME` that compute runs."""
 
+from conf import commands
 from conf.check import ConfigError
+from conf.target_class import imported
 from harness.command import Command
-from mdl.__main__ import COMMAND as MDL
-from sample_info.__main__ import COMMAND as SAMPLE_INFO
-from train.__main__ import COMMAND as TRAIN
 
-COMMANDS = {command.name: command for command in (MDL, SAMPLE_INFO, TRAIN)}
+COMMANDS: dict[str, Command] = {name: imported(f"{name}.__main__.COMMAND") for name in commands.COMMANDS}
 
 
 def command_named(name: str) -> Command:

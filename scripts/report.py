@@ -16,27 +16,23 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
+from conf.commands import COMMANDS, report_module
 from conf.error_messages import explain
 from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results.arrange import arrange, colours_of, finished
-from harness.results.figures import Drawing, draw_parts
+from harness.results.arrange import arrange, colours_of
+from harness.results.figures import Section, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line
-from mdl import codelength_report
-from mdl.codelength_report import BY_NAME
-from sample_info.report.between_runs import compare_scores
-from sample_info.report.figures import figures_of as sample_info_figures
-from sample_info.report.tables import tables_of
 from scripts.command_line import argument_parser
-from train import final_losses_report
 
 MAX_FIGURES = 60  # a figure takes half a second
-Section = tuple[Table, Mapping[str, Drawing]]  # a table, and its figures by caption
+REPORTS = {name: report_module(name) for name in COMMANDS}
+COLUMNS = [*dict.fromkeys(name for report in REPORTS.values() for name in report.COLUMNS)]
 Files = Mapping[str, Sequence[tuple[str, str]]]  # by name of a table: captions and paths of its drawn figures
 
 
@@ -44,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)
     command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    about = f"of codes and runs: all, or some of {', '.join(BY_NAME)}; CSV files have all"
-    command.add_argument("--columns", nargs="+", choices=("all", *BY_NAME), metavar="NAME", default=(), help=about)
+    about = f"of codes and runs: all, or some of {', '.join(COLUMNS)}; CSV files have all"
+    command.add_argument("--columns", nargs="+", choices=("all", *COLUMNS), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
     if missing := [root for root in options.runs if not root.is_dir()]:
-        command.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
+        command.error(f"{missing[0]}: no such folder; give the runs_dir of a command")
     try:
-        chosen = BY_NAME if "all" in options.columns else dict.fromkeys(options.columns)  # each once
-        return build(options.runs, options.out, [*chosen], options.wandb)
+        chosen = COLUMNS if "all" in options.columns else [*dict.fromkeys(options.columns)]  # each once
+        return build(options.runs, options.out, chosen, options.wandb)
     except OSError as error:
         print(f"no whole report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return 1
@@ -68,7 +64,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         if not finished:
             print(*map(one_line, problems), sep="\n", file=sys.stderr)
             where = ", ".join(map(str, roots))
-            print(f"no finished run in {where}: give the runs_dir of mdl, train or sample_info", file=sys.stderr)
+            print(f"no finished run in {where}: give the runs_dir of a command", file=sys.stderr)
             return 1
         comparisons = arrange(runs, problems.append)
         colours = colours_of(comparisons)
@@ -96,26 +92,13 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     return 0
 
 
-def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> Sequence[Section]:
-    """Return a section for each table of `mdl`, then of `train`, and those of runs that score examples."""
-
-    def of(command: str) -> list[pd.DataFrame]:
-        return [one for one in comparisons if one["command"].iat[0] == command]
-
-    scored = of("sample_info")
-    between = compare_scores(scored, note)
-    of_scores = {f"sample-info-{kind}": figure for kind, figure in sample_info_figures(scored, *between).items()}
-    trained = [
-        (table_of(one, chosen), figures_of(one))
-        for command, table_of, figures_of in (
-            ("mdl", codelength_report.table_of, codelength_report.figures_of),
-            ("train", final_losses_report.table_of, final_losses_report.figures_of),
-        )
-        for one in sorted(of(command), key=lambda one: -len(finished(one)))
-    ]
-    return trained + [
-        (table, {"figure": of_scores[table.name]} if table.name in of_scores else {})
-        for table in tables_of(scored, *between)
+def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> list[Section]:
+    """Return the sections of every command's tables, in the order of `conf.commands.COMMANDS`."""
+    return [
+        section
+        for command, report in REPORTS.items()
+        if (tables := [one for one in comparisons if one["command"].iat[0] == command])
+        for section in report.sections(tables, chosen, note)
     ]
 
 

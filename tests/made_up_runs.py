@@ -14,10 +14,11 @@ from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
 from harness.experiment import run_id
 from harness.loss_curves import sharp_drops
-from harness.result import Result, TrainResult, as_json, result_of
-from harness.result_fields import published_units
+from harness.result import Result, as_json, result_of
 from harness.run_directory import Run
 from mdl.codelength_and_power_law import online_code_bits
+from mdl.result import published_units
+from train.result import TrainResult
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
 _COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}

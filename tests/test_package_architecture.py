@@ -6,7 +6,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from conf.target_class import CONFIGS, TARGETS, imported
+from conf.commands import COMMANDS, config_of, report_module, result_type
+from conf.target_class import TARGETS, imported
+from harness.result import Result
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -54,9 +56,14 @@ def test_what_is_imported_by_name_is_named_in_one_place() -> None:
     by_name = {
         path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target_class.imported"}
     }
-    assert by_name == {"conf/target_class.py", "scripts/benchmarks/trak_and_ekfac.py"}
-    for name in (*TARGETS.values(), *CONFIGS.values()):
+    by_command = {"conf/commands.py", "scripts/commands.py"}
+    assert by_name == {"conf/target_class.py", "scripts/benchmarks/trak_and_ekfac.py"} | by_command
+    for name in TARGETS.values():
         assert callable(imported(name))
+    for name in COMMANDS:
+        assert name in config_of(name).sections()
+        assert issubclass(result_type(name), Result)
+        assert callable(report_module(name).sections)
 
 
 def test_no_command_imports_a_benchmark_or_a_study() -> None:

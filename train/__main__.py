@@ -11,7 +11,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
-    from harness.result import TrainResult
+    from train.result import TrainResult
     from train.settings import TrainConfig
 
 

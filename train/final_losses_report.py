@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +17,7 @@ from erasure.few_examples import few_examples
 from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wrapped
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
-from harness.result_fields import Coded, Endings, stuck, untrained
+from harness.result_fields import Endings, stuck, untrained
 from harness.results.arrange import panels, rows_of
 from harness.results.columns import (
     RUN,
@@ -33,7 +34,8 @@ from harness.results.columns import (
     values,
     who,
 )
-from harness.results.figures import Colours, Drawing, Panel, line_width
+from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
+from harness.results.read import Note
 from harness.results.run_labels import Label
 from harness.results.run_settings import setting, whole
 from harness.results.table import Table
@@ -121,6 +123,8 @@ FINALS = (
     number("parameters", "parameters", ","),
 )  # fmt: skip
 
+COLUMNS = {column.name: column for column in FINALS}
+
 
 def table_of(
     frame: pd.DataFrame,
@@ -188,9 +192,9 @@ def _crossings(row: Row, control: Row | None) -> dict[str, int | None]:
 
 def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]:
     """Return training sizes and the mean test loss at each; none of runs that trained on everything alone."""
-    curves = [(result.curve, s) for result, s in members if isinstance(result, Coded)]
-    losses = [[point.ce_test_bits[s] for point in curve] for curve, s in curves]
-    return [point.n for curve, _ in curves[:1] for point in curve], np.array([*map(mean, zip(*losses, strict=True))])
+    curves = [(curve, s) for result, s in members if (curve := result.test_losses)]
+    losses = [[bits[s] for _, bits in curve] for curve, s in curves]
+    return [n for curve, _ in curves[:1] for n, _ in curve], np.array([*map(mean, zip(*losses, strict=True))])
 
 
 def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]:
@@ -274,6 +278,11 @@ def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
     """Return the figure of loss curves, by its caption, where there are any."""
     shown = [panel for panel in panels(table) if any(row["curves"] for row in panel[1])]
     return {"loss curves": (draw_loss_curves, shown)} if shown else {}
+
+
+def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+    """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
+    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
 
 
 def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
-from harness.result_fields import CounterpartResult
 from harness.results.arrange import rows_of
 from harness.results.columns import WHO, Column, Row, spread, values, word
 from harness.results.run_labels import Label
 from harness.results.table import Table
 from harness.statistics import deviation_over
+from train.result import CounterpartResult
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",

@@ -21,9 +21,9 @@ from erasure.pipeline import ErasedDataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import digest, fingerprint
 from harness.experiment import Experiment
-from harness.result_fields import CounterpartResult
 from train.device_images import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
+from train.result import CounterpartResult
 from train.settings import TrainConfig
 
 DATA = "data"  # the test images themselves, among their counterparts

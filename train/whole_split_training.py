@@ -8,7 +8,7 @@ from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import endings, label_entropy_bits, sharp_drops
 from harness.result import per_seed
-from harness.result_fields import Final, Timing, TrainedOnce
+from harness.result_fields import Final, Timing
 from harness.run_directory import Run
 from train.early_stopping import warn_of_unlike_validation
 from train.epoch_trainer import EpochReport, fit_members
@@ -16,6 +16,7 @@ from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
+from train.result import TrainedOnce
 from train.settings import TrainConfig
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from conf import Options
+from conf.commands import command_of, config_of
 from conf.run_identity import identifying
 from harness.result import Result, TrainedResult
 from harness.results.columns import Row
@@ -152,7 +153,8 @@ def _incomplete(row: Row, of_model: Sequence[Row]) -> str:
 def model_of(config: Options) -> Options:
     """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
     codes = {key: value for key, value in setting(config).items() if key in CODES}
-    return {"model": config["model"], "setting": codes, "sample_info": identifying(config).get("sample_info", {})}
+    counted, rows = identifying(config), config_of(command_of(config)).row_sections
+    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

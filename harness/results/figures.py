@@ -9,13 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from harness.results.arrange import colours_of, panels
+from harness.results.arrange import colours_of, finished, panels
 from harness.results.columns import Row
 from harness.results.run_labels import Label
+from harness.results.table import Table
 
 Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Row]]
 Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
+Section = tuple[Table, Mapping[str, Drawing]]  # of a report: a table, and its figures by caption
 MAX_PANELS = 3  # of one figure, besides the costs of erasure; more would not fit on a printed page
 
 
@@ -34,6 +36,15 @@ def draw_each(draw: Callable[..., Path], tables: Sequence[pd.DataFrame], path: P
         to = path if len(tables) == 1 else path.with_stem(f"{path.stem}-{table['table'].iat[0]}")
         for drawn in draw_parts(draw, panels(table), colours, to):
             print(f"figure: {drawn}")
+
+
+def sections_of_tables(
+    tables: Sequence[pd.DataFrame],
+    table_of: Callable[[pd.DataFrame], Table],
+    figures_of: Callable[[pd.DataFrame], Mapping[str, Drawing]],
+) -> list[Section]:
+    """Return a section for each table, the largest first."""
+    return [(table_of(one), figures_of(one)) for one in sorted(tables, key=lambda one: -len(finished(one)))]
 
 
 def line_width(colours: Colours, eraser: Label) -> float:

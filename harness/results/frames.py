@@ -17,7 +17,7 @@ import pandas as pd
 
 from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
-from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
+from harness.result import Result
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import comparable, flatten, setting, setting_text
 
@@ -33,16 +33,10 @@ RUNS = (
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
-POINT = {  # column of `Results.curve` -> its name in result.json
-    "next_loss_bits": "ce_next_bits",
-    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
-    "test_loss_bits": "ce_test_bits",
-    "train_loss_bits": "ce_train_bits",
-    "validation_loss_bits": "ce_validation_bits",
-    "accuracy": "test_accuracy",
-    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
-}
-CURVE = ("run_id", "seed", "n", *POINT)
+CURVE = (
+    "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
+    "validation_loss_bits", "accuracy", "epochs", "best_epoch", "ended", "untrained", "left_plateau",
+)  # fmt: skip
 
 
 @dataclass
@@ -82,8 +76,8 @@ class Results:
         rows = [
             (run.id, seed, name, *values)
             for run in self._stored
-            if isinstance(run.result, TrainResult)
-            for name, sample in (run.result.counterparts or {}).items()
+            if run.result is not None
+            for name, sample in (getattr(run.result, "counterparts", None) or {}).items()
             for s, seed in enumerate(run.result.seeds)
             for values in zip(sample.step[s], sample.loss_bits[s], sample.accuracy[s], sample.agreement[s], strict=True)
         ]
@@ -105,7 +99,7 @@ def load(*directories: str | Path) -> Results:
     roots = [Path(directory) for directory in directories or ("runs",)]
     for root in roots:
         if not root.is_dir():
-            raise FileNotFoundError(f"{root}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
+            raise FileNotFoundError(f"{root}: no such folder; give the runs_dir of a command")
     problems: list[str] = []
     runs = read_runs(roots, problems.append)
     finished = [run for run in runs if run.result is not None]
@@ -154,10 +148,9 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
             for name, value in certificate.numbers().items()
         },
     }
-    lists = {name: values for name, path in _VALUES.items() if (values := _at(result, path)) is not None}
-    lists |= _counts(result) if isinstance(result, TrainedResult) else _information(result)
+    by_seed = result.by_seed()
     for s, seed in enumerate(result.seeds):
-        yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
+        yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}}
 
 
 def pair_id(result: Result, differs: str = "eraser") -> str:
@@ -167,66 +160,11 @@ def pair_id(result: Result, differs: str = "eraser") -> str:
     return fingerprint([result.command, shared, setting(result.config), result.train_size])
 
 
-_VALUES = {  # column of `Results.runs` -> where a result has its values, one per seed
-    "bits_per_label": "mdl.bits_per_sample",
-    "total_bits": "mdl.total_bits",
-    "calibrated_bits_per_label": "mdl.calibrated_bits_per_sample",
-    "published_units": "mdl.published",
-    "test_loss_bits": "final.loss_bits",
-    "accuracy": "final.accuracy",
-    "train_loss_bits": "final.train_loss_bits",
-    "validation_loss_bits": "final.validation_loss_bits",
-    "end_train_loss_bits": "final.end_train_loss_bits",
-    "sharp_drop_bits": "sharp_drop.bits",
-    "sharp_drop_epoch": "sharp_drop.epoch",
-}
-
-
-def _at(part: Any, path: str) -> list[Any] | None:
-    for name in path.split("."):
-        part = getattr(part, name, None)
-    return part
-
-
-def _counts(result: TrainedResult) -> dict[str, list[Any]]:
-    """Return the ends of the training on everything, and how many trainings were of no use, by seed."""
-    last = result.trainings[-1]
-    columns = {
-        name: values for name in ("epochs", "best_epoch", "ended") if (values := getattr(last, name)) is not None
-    }
-    if last.left_plateau is not None:
-        columns["final_on_plateau"] = [not left for left in last.left_plateau]
-    if every := [training.untrained for training in result.trainings if training.untrained is not None]:
-        columns["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
-    if isinstance(result, MdlResult):
-        bits = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
-        columns["excess_bits"] = [total - result.train_size * loss for total, loss in bits]
-        if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
-            columns["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
-    if isinstance(result, (MdlResult, TrainResult)) and result.label_entropy_bits is not None:
-        columns["label_entropy_bits"] = [result.label_entropy_bits] * len(result.seeds)
-    return columns
-
-
-def _information(result: Result) -> dict[str, list[Any]]:
-    assert isinstance(result, InformationResult)
-    scores = {name: result.information[name] for name in RUNS if name in result.information}
-    f_si = scores["f_si_nats"]
-    return {name: [one.mean_nats for one in of_seeds] for name, of_seeds in scores.items()} | {
-        "f_si_nats_median": [one.median_nats for one in f_si],
-        "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],  # of scores that are all zero
-        "largest_over_median": [one.largest_nats / one.median_nats if one.median_nats else None for one in f_si],
-        "accuracy": result.network.test_accuracy,
-        "left_out_accuracy": result.network.left_out_accuracy,
-    }
-
-
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed and training size; none of a run without a learning curve."""
-    for point in run.result.curve if isinstance(run.result, MdlResult) else ():
-        lists = {column: values for column, name in POINT.items() if (values := getattr(point, name)) is not None}
+    for n, by_seed in run.result.learning_curve() if run.result is not None else ():
         for s, seed in enumerate(run.seeds):
-            yield {"run_id": run.id, "seed": seed, "n": point.n, **{name: of[s] for name, of in lists.items()}}
+            yield {"run_id": run.id, "seed": seed, "n": n, **{name: values[s] for name, values in by_seed.items()}}
 
 
 def _unfinished_row(run: StoredRun) -> dict[str, Any]:

@@ -1,26 +1,22 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from conf import Options
+from conf.commands import command_of
 from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
-from harness.result import MdlResult, Result
-from harness.result_fields import published_units
+from harness.result import Result
 from harness.run_directory import RESULT, whole_curves
 from harness.run_state import read_state
-from harness.untrusted_runs import Note, believed_result, command_of, read_config, require_run_id, run_directories
+from harness.untrusted_runs import Note, believed_result, read_config, require_run_id, run_directories
 
 log = logging.getLogger(__name__)
-
-_LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
-_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 
 @dataclass(frozen=True)
@@ -110,36 +106,7 @@ def read_run(directory: Path) -> StoredRun:
         believed = believed_result(result, directory)
     except ValueError as error:
         raise ValueError(f"{RESULT} {error}") from error
-    if isinstance(believed, MdlResult):
-        _check(believed)
     return StoredRun.finished(believed, directory)
-
-
-def _check(result: MdlResult) -> None:
-    """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
-
-    What labels up to the first size cost the curve does not say: the uniform code, or less, where they are coded one by
-    one, and little more for what a code that learns from them pays for its mixture.
-
-    Raises:
-        ValueError: the codelengths are not those of the learning curve in bits.
-    """
-    curve, total, sizes = result.curve, result.train_size, result.sizes
-    max_first_block_bits = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
-    for s, seed in enumerate(result.seeds):
-        later = sum(labels * loss for labels, loss in result.blocks(s)[1:])
-        bits = later + min(max(result.mdl.total_bits[s] - later, 0.0), max_first_block_bits)
-        expected = {
-            "total_bits": bits,
-            "bits_per_sample": bits / total,
-            "published": published_units(sizes, [p.ce_test_bits[s] for p in curve][: len(sizes) - 1]),
-        }
-        for key, value in expected.items():
-            if not math.isclose(getattr(result.mdl, key)[s], value, rel_tol=_TOLERANCE):
-                raise ValueError(
-                    f"mdl.{key} of seed {seed} is {getattr(result.mdl, key)[s]:.6g}, but its curve in bits gives "
-                    f"{value:.6g}: mixed units?"
-                )
 
 
 def _unfinished(directory: Path) -> StoredRun:

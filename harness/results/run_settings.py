@@ -9,10 +9,10 @@ from typing import Any
 
 from conf import Options
 from conf.check import ConfigError, keyword_only
+from conf.commands import command_of, config_of
 from conf.groups import preset, readable
-from conf.run_identity import command_of, identifying
+from conf.run_identity import identifying
 from conf.schema import Config
-from conf.target_class import config_of
 
 
 def setting(config: Options) -> Options:
@@ -23,8 +23,8 @@ def setting(config: Options) -> Options:
     """
     described, counted = {}, identifying(config)
     kind, names = config_of(command_of(config)), (config["model"]["name"], config["eraser"]["name"])
-    for group in ("train", "mdl"):
-        if group in counted:
+    for group in kind.sections():
+        if group in counted and group not in kind.row_sections:
             options = _complete(counted[group], keyword_only(kind)[group])
             unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
             fewest = min(map(len, unlike.values()))

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from conf import Options
+from conf.commands import COMMANDS
 from harness.result import TrainedResult
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
@@ -14,7 +15,6 @@ from harness.results.table import file_name
 
 # keys of a setting that may differ within a table: shown in the row label
 CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
-_COMMANDS = {"mdl": "codelengths", "train": "training", "sample_info": "sample information"}
 
 
 class TableNames(NamedTuple):
@@ -117,7 +117,7 @@ def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
     shown = [f"{name[:1].upper()}{name[1:]}" for name in names]
     short = [", ".join(filter(None, [name, _presets(of)])) for name, (*_, of) in zip(shown, tables, strict=True)]
     headings = [
-        heading if short.count(heading) == 1 else f"{heading}: {_COMMANDS.get(command, command)}"
+        heading if short.count(heading) == 1 else f"{heading}: {COMMANDS[command].tables}"
         for heading, (command, *_) in zip(short, tables, strict=True)
     ]
     options = [{**dict(dataset.options), **of} for _, dataset, _, of in tables]

@@ -28,8 +28,8 @@ from harness.figure_helpers import (
 from harness.results.columns import Row
 from harness.results.figures import Drawing
 from harness.results.run_labels import Label, display_name, palette
-from harness.sample_info_fields import SummaryCurves
-from sample_info.report.tables import SCORES, accuracy_of, information, trials
+from sample_info.report.tables import accuracy_of, information, trials
+from sample_info.result import SCORES, SummaryCurves
 from sample_info.scored_examples import Examples
 
 _LINES = {  # colours and markers by order

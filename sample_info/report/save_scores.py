@@ -14,8 +14,8 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
 from harness.results.table import csv_cell
-from harness.sample_info_fields import Attribution, Information
 from sample_info.data_summarization import Curve
+from sample_info.result import Attribution, Information
 from sample_info.scored_examples import Examples
 from sample_info.scores import Scores
 

@@ -7,10 +7,10 @@ from statistics import mean, stdev
 
 from torch import Tensor
 
-from harness.sample_info_fields import Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.agreement import auroc, pearson, with_references
 from sample_info.data_summarization import Curve
 from sample_info.report.save_scores import Scored, by_name
+from sample_info.result import Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.scored_examples import Examples
 from sample_info.settings import SummarySettings
 

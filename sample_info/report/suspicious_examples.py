@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from harness.result import InformationResult
 from harness.results.columns import Column, Row, number
 from harness.results.read import Note
 from harness.results.run_labels import display_name
 from harness.results.table import Table
+from sample_info.result import InformationResult
 
 _SHOWN = 10
 _READ = ("index", "label", "given_label", "class", "f_si_nats")  # columns that runs of every version have

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from conf import Options
-from harness.result import InformationResult, as_json
+from harness.result import as_json
 from harness.result_fields import Part
 from harness.results.arrange import finished, rows_of
 from harness.results.columns import (
@@ -31,8 +31,8 @@ from harness.results.columns import (
 )
 from harness.results.run_settings import flatten
 from harness.results.table import Table
-from harness.sample_info_fields import SummaryCurves
 from harness.statistics import deviation_over
+from sample_info.result import SCORES, InformationResult, SummaryCurves
 
 
 def information(comparisons: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
@@ -41,7 +41,6 @@ def information(comparisons: Sequence[pd.DataFrame]) -> list[tuple[Row, Informat
     return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
 
 
-SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
 _REFERENCES = (
     "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
     "predictions, and the median of their ratios, with the least and the largest. "

@@ -17,9 +17,9 @@ import torch
 
 from conf.compose import composed
 from harness.experiment import Experiment, erased
-from harness.result import MdlResult
 from mdl import codelength
 from mdl.__main__ import COMMAND
+from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, machine, measured, show
 

@@ -31,13 +31,13 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import load_tensors
 from harness.result import read_result
 from harness.results.table import Table
-from harness.sample_info_fields import Attribution, Interval
 from models.stackable_layers import Conv2d, Linear
 from sample_info.__main__ import experiment
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references import cosine, influence
+from sample_info.result import Attribution, Interval
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from conf.check import ConfigError
 from conf.command_process import exit_code
+from conf.commands import config_of
 from conf.groups import look_in, user_folders
 from conf.terminal import printable, show_log
 from erasure.store.regular_files import DamagedFileError
@@ -53,7 +54,7 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
         _discard(runs, delete=options.yes)
         return 0
     print_status(runs)
-    device_unset = command != "sample_info" and not any(o.startswith("device=") for o in overrides)
+    device_unset = "train" in config_of(command).sections() and not any(o.startswith("device=") for o in overrides)
     if device_unset and any(run.state.name == "missing" for run in runs):
         device = pick_device("auto").type
         print(f"device=auto is {device} here; elsewhere train.precision=auto may make other runs: set device=…")

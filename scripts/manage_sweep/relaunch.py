@@ -10,11 +10,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
+from conf.commands import config_of
 from conf.compose import composed, override_value, unchecked
 from conf.error_messages import explain
 from conf.groups import choices, preset, user_folders
 from conf.schema import TARGETS, ConfigError, validate
-from conf.target_class import config_of, require_listed
+from conf.target_class import require_listed
 from conf.terminal import printable
 from harness.command import Command
 from harness.untrusted_runs import read_config

@@ -31,10 +31,10 @@ from conf.run_identity import identifying
 from conf.schema import plain, validate
 from conf.target_class import Target
 from harness.device_and_precision import pick_device
-from harness.result import MdlResult
 from harness.results.read import read_runs
 from harness.results.run_labels import labels
 from harness.results.table import Table
+from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier

@@ -21,12 +21,12 @@ from conf import Options
 from conf.command_process import exit_code
 from erasure.store.checked_files import read_json
 from harness.figure_helpers import figure_at
-from harness.result import MdlResult, TrainedResult, parsed
-from harness.result_fields import Point
+from harness.result import TrainedResult, parsed
 from harness.results.run_labels import display_name
 from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
+from mdl.result import MdlResult, Point
 from scripts.command_line import argument_parser
 from scripts.studies.table16 import ENTRIES, ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in, seed_counts
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.atomic_files import write_text
-from harness.result import MdlResult
 from harness.result_fields import stuck
 from harness.results.arrange import label_order
 from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
 from harness.results.table import Table
 from harness.statistics import Spread
+from mdl.result import MdlResult
 from scripts.command_line import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first

@@ -28,12 +28,12 @@ import pandas as pd
 from conf import Options
 from conf.command_process import exit_code
 from harness.figure_helpers import WIDTH, figure_at
-from harness.result import MdlResult, TrainedResult, read_result
-from harness.result_fields import published_units
+from harness.result import TrainedResult, read_result
 from harness.results.run_labels import display_name
 from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
+from mdl.result import MdlResult, published_units
 from scripts.command_line import argument_parser
 from train.published_rates import LEARNING_RATES
 

@@ -86,7 +86,7 @@ CASES = {
     ),
     "chunks that do not fit": (
         ["mdl.num_chunks=500"],
-        "mdl.num_chunks=500 chunks of at least min_chunk=27 examples need 13,500 training examples",
+        "mdl.num_chunks=500 chunks of at least mdl.min_chunk=27 examples need 13,500 training examples",
     ),
     "no such device": (["device=cuda:77"], "device=cuda:77: this machine has"),
     "no such class": (["model._target_=models.mlp.NoMLP"], "_target_=models.mlp.NoMLP: cannot be imported"),

@@ -13,12 +13,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
+from conf.commands import config_of
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
-from conf.target_class import TARGETS, Target, config_of, target_of
+from conf.target_class import TARGETS, Target, target_of
 from conf.unread_options import require_read
 from erasure.eraser import Eraser
 from harness.command import Command

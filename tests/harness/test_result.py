@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 from erasure.store.checked_files import DamagedFileError, write_json
-from harness.result import VERSION, MdlResult, TrainResult, as_json, read_result, result_of
+from harness.result import VERSION, as_json, read_result, result_of
 from harness.result_fields import stuck
+from mdl.result import MdlResult
 from tests.made_up_runs import made_up
+from train.result import TrainResult
 
 MDL = {
     "verb": "mdl",
     "seeds": [3, 5],
-    "mdl": {name: [2.0, 3.0] for name in ("bits_per_sample", "total_bits", "published")},
+    "train_size": 20,
+    "mdl": {"bits_per_sample": [1.5, 2.0], "total_bits": [30.0, 40.0], "published": [1.0, 2.0]},
     "curve": [
         {
             "n": 10,

@@ -16,12 +16,13 @@ from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
-from harness.result_fields import Final, Point
+from harness.result_fields import Final
 from harness.run_directory import Run
 from mdl import block_code, block_code_run
 from mdl.__main__ import COMMAND as MDL
 from mdl.block_code import BlockCode, SizeTrained
 from mdl.codelength_and_power_law import online_code_bits
+from mdl.result import Point
 from mdl.settings import MdlConfig
 from train.checkpoint import Checkpoints
 from train.epoch_trainer import Fit

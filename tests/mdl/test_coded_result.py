@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.result_fields import Point
 from mdl.coded_result import result_of_curve
+from mdl.result import Point
 
 
 def test_a_curve_of_two_seeds_by_hand() -> None:

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.result_fields import published_units
 from mdl.codelength_and_power_law import fit_power_law, online_code_bits
 from mdl.published_procedure import mean_bits
+from mdl.result import published_units
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes, rounded_sizes
 

@@ -15,12 +15,13 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from harness.result import MdlResult, Result
+from harness.result import Result
 from harness.result_fields import SharpDrops
 from harness.results import compare, load
 from harness.results.arrange import arrange, colours_of, finished, panels, rows_of
 from harness.results.read import StoredRun, read_runs
-from mdl.codelength_report import BY_NAME, draw_learning_curves, draw_scaling, scaling_panels, table_of
+from mdl.codelength_report import COLUMNS, draw_learning_curves, draw_scaling, scaling_panels, table_of
+from mdl.result import MdlResult
 from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
 from train.final_losses_report import measured
 
@@ -79,13 +80,13 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     table = table_of(alike)
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
-    below = BY_NAME["crossing"]
+    below = COLUMNS["crossing"]
     assert [below.text(entry) for entry in finished(alike)] == ["", ""]
 
 
 def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
     control, erased = results(tmp_path, (0, 1, 2, 3, 4))
-    crossing = BY_NAME["crossing"]
+    crossing = COLUMNS["crossing"]
     assert [crossing.text(row) for row in measured(compared([control, erased]))] == ["", "no"]
     swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
     assert [crossing.text(row) for row in measured(compared(swapped))] == ["", "from n = 1,024, backfires"]
@@ -128,7 +129,7 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
     ):
         drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
         (entry,) = rows_of(compared([replace(control, sharp_drop=drops)]))
-        assert [BY_NAME[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
+        assert [COLUMNS[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
 def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
@@ -140,11 +141,11 @@ def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
     control, _ = rows_of(comparison(tmp_path))
-    gap, test_gap = BY_NAME["certificate.train.covariance_gap"], BY_NAME["certificate.test.mean_gap"]
+    gap, test_gap = COLUMNS["certificate.train.covariance_gap"], COLUMNS["certificate.test.mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
-    assert BY_NAME["certificate.train.edit_size"].text(control) == "57"  # percent
-    assert "on the training split: no promise goes further" in BY_NAME["certificate.train.mean_gap"].meaning
+    assert COLUMNS["certificate.train.edit_size"].text(control) == "57"  # percent
+    assert "on the training split: no promise goes further" in COLUMNS["certificate.train.mean_gap"].meaning
 
 
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:

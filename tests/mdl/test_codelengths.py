@@ -25,9 +25,9 @@ from conf.compose import composed
 from conf.schema import validate
 from erasure import LeaceEraser
 from harness.experiment import Experiment, split_positions
-from harness.result import MdlResult
 from mdl import codelength
 from mdl.__main__ import COMMAND
+from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from models.polynomial import PolynomialClassifier
 from train.randomness import permutation

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.result import MdlResult
 from mdl.learning_curve_measures import area_bits, sample_complexity, surplus_bits
+from mdl.result import MdlResult
 from tests.made_up_runs import write_run
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from conf.compose import composed
 from harness.experiment import Experiment
 from harness.logger import Logger
-from harness.result import MdlResult, read_result
-from harness.result_fields import Point
+from harness.result import read_result
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND
 from mdl.published_procedure import (
@@ -30,6 +29,7 @@ from mdl.published_procedure import (
     published,
     published_order,
 )
+from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
 from models.convnextv2 import ConvNeXtV2
 from models.lenet import PublishedLeNet

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.result import MdlResult, read_result
+from harness.result import read_result
 from mdl.__main__ import COMMAND as MDL
+from mdl.result import MdlResult
 from train.__main__ import COMMAND as TRAIN
 
 FEW = "class moments cannot be estimated from 130 examples (43 in the smallest class) of 432 values each"

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from harness.result import as_json
-from harness.sample_info_fields import Ratio
 from sample_info.agreement import agreement, auroc, pearson, spearman
 from sample_info.leave_one_out_effects import Changes
+from sample_info.result import Ratio
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
 

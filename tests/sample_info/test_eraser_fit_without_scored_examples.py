@@ -13,13 +13,13 @@ from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, read_json
 from harness.experiment import CONTROL
-from harness.result import InformationResult
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND, experiment
 from sample_info.eraser_fit_without_scored_examples import resolved
 from sample_info.report.tables import tables_of
+from sample_info.result import InformationResult
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from tests.made_up_runs import write_information_run

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.sample_info_fields import ErrorEstimate
 from sample_info.error_estimates import EstimatedErrors
 from sample_info.leave_one_out_effects import Changes
+from sample_info.result import ErrorEstimate
 from tests.sample_info.linearized.test_trained_path import gelu_mlp, methods, problem_of
 
 

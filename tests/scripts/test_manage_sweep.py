@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conf.commands import config_of
 from conf.compose import composed, unchecked
 from conf.groups import choices
-from conf.target_class import config_of
 from erasure.store.checked_files import read_json, sealed, write_json
 from harness.run_directory import Run
 from harness.run_state import State
@@ -105,7 +105,7 @@ def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(comman
     tiny += ["logger.mode=disabled", "eraser=control"]
     refused = command(MDL, "-m", *tiny)
     assert refused.code == 2
-    assert "mdl.num_chunks=500 chunks of at least min_chunk=27 examples need 13,500" in refused.err
+    assert "mdl.num_chunks=500 chunks of at least mdl.min_chunk=27 examples need 13,500" in refused.err
     (directory,) = Path("runs").glob("mdl-*")
     assert (directory / "result.json").exists()
     assert sweep(["status", "runs", "--", *tiny]) == 1
@@ -168,7 +168,7 @@ def test_a_folder_that_is_named_after_no_command_is_not_launched(tmp_path: Path,
     Run(tmp_path, "this").start("a: 1\n")
     assert sweep(["status", str(tmp_path), "--retry-failed"]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"{tmp_path}/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
+    assert last == f"{tmp_path}/this: not launched: 'this' is no command: choose from mdl, train, sample_info"
 
 
 @pytest.mark.parametrize("more", [["dataset.name=my digits"], ["model=timm", "model.architecture=test_resnet"]])

@@ -16,8 +16,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
+from conf.commands import config_of
 from conf.compose import composed
-from conf.target_class import config_of
 from erasure.store.checked_files import write_json
 from mdl.settings import MdlConfig
 from scripts.manage_sweep import relaunch

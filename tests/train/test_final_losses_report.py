@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.result import TrainResult
 from harness.results.arrange import arrange
 from tests.made_up_runs import write_run
 from train.final_losses_report import table_of
+from train.result import TrainResult
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from torch import nn
 from conf.compose import composed
 from harness.experiment import Experiment, split_positions
 from harness.loss_curves import read_loss_curves
-from harness.result import TrainResult
 from train import Fitted, fit
 from train.__main__ import COMMAND
 from train.randomness import permutation
+from train.result import TrainResult
 from train.settings import TrainConfig
 
 RNG = np.random.default_rng(0)

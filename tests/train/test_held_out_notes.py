@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from harness.result import MdlResult, Result
+from harness.result import Result
 from harness.results.arrange import arrange
 from harness.results.read import read_runs
 from mdl.codelength_report import table_of
+from mdl.result import MdlResult
 from tests.made_up_runs import write_run
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from harness.result import TrainResult
 from harness.results.arrange import arrange, colours_of, panels
 from tests.made_up_runs import write_run
 from train.final_losses_report import _epoch_axis, draw_loss_curves
+from train.result import TrainResult
 
 
 def comparison(root: Path) -> pd.DataFrame:

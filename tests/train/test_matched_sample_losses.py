@@ -11,7 +11,7 @@ import torch
 from erasure.dataset import LabelledImages
 from erasure.matched_samples import counterpart
 from erasure.store.checked_files import load_tensors, read_json
-from harness.result import TrainResult, read_result
+from harness.result import read_result
 from harness.results import load
 from harness.results.arrange import arrange, rows_of
 from mdl.__main__ import COMMAND as MDL
@@ -24,6 +24,7 @@ from train.epoch_trainer import EpochTrainer
 from train.learning_order_report import past_means_step, samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
 from train.prepared_training import WEIGHTS
+from train.result import TrainResult
 from train.settings import TrainSettings
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]

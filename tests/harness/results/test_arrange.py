@@ -12,7 +12,7 @@ import pytest
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
-from harness.result import MdlResult, Result
+from harness.result import Result
 from harness.result_fields import Timing
 from harness.results.arrange import arrange, finished, rows_of
 from harness.results.columns import Row
@@ -20,6 +20,7 @@ from harness.results.read import StoredRun, read_runs
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
 from mdl.codelength_report import scaling_panels, table_of
+from mdl.result import MdlResult
 from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
 from train.final_losses_report import measured
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.result import InformationResult
 from sample_info.report.suspicious_examples import suspicious_examples
+from sample_info.result import InformationResult
 from tests.made_up_runs import write_information_run
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.result import InformationResult
 from harness.results.arrange import arrange
 from harness.results.read import read_runs
-from harness.sample_info_fields import SummaryCurves
 from sample_info.__main__ import headline
 from sample_info.report.tables import accuracy_of, tables_of, trials
+from sample_info.result import InformationResult, SummaryCurves
 from tests.made_up_runs import write_information_run
 
 

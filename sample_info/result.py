@@ -1,9 +1,13 @@
-"""Parts of result.json about single examples (`harness.result`)."""
+"""The result of `python -m sample_info`, as result.json holds it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from harness.result import Result
 from harness.result_fields import Number, Part, Share, Whole
+
+SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}  # display names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,3 +177,30 @@ class Information(Part):
     attribution: dict[str, list[Attribution]] | None = None
     error_estimates: dict[str, list[ErrorEstimate]] | None = None
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationResult(Result, Information):
+    """A result of `python -m sample_info`."""
+
+    def require_consistent(self) -> None:
+        super().require_consistent()
+        if "f_si_nats" not in self.information:
+            raise ValueError("lacks information.f_si_nats")
+        if self.summaries is not None:
+            self.summaries.require_consistent(len(self.seeds))
+
+    def by_seed(self) -> dict[str, Sequence[Any]]:
+        f_si = self.information["f_si_nats"]
+        columns: dict[str, Sequence[Any]] = {
+            name: [one.mean_nats for one in self.information[name]] for name in SCORES if name in self.information
+        }
+        columns |= {
+            "f_si_nats_median": [one.median_nats for one in f_si],
+            "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],  # of scores that are all zero
+            "largest_over_median": [one.largest_nats / one.median_nats if one.median_nats else None for one in f_si],
+            "accuracy": self.network.test_accuracy,
+        }
+        if self.network.left_out_accuracy is not None:
+            columns["left_out_accuracy"] = self.network.left_out_accuracy
+        return columns

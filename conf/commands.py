@@ -1,0 +1,64 @@
+"""The commands `python -m NAME`: each is a package of this name, listed here alone.
+
+A command has a primary configuration `conf/NAME.yaml`, and its package has modules with its `harness.command.Command`,
+the class of its configuration, the class of its results, and the tables and figures of reports. They are imported by
+name when they are needed: packages import `conf` and `harness` themselves, and --help needs none of them.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from conf import Options
+from conf.target_class import imported
+
+if TYPE_CHECKING:
+    from conf.schema import Config
+
+
+@dataclass(frozen=True)
+class Members:
+    """Where a command's package has what others need of it, as qualified names.
+
+    Attributes:
+        config: class of its configuration, a `conf.schema.Config`.
+        result: class of its results, a `harness.result.Result`.
+        report: module with `sections`, its tables and figures in a report, and `COLUMNS` that a report may show.
+        tables: what tables of its results hold, for headings.
+    """
+
+    config: str
+    result: str
+    report: str
+    tables: str
+
+
+# in the order of a report; a configuration belongs to the first command that it has a section of
+COMMANDS = {
+    "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report", "codelengths"),
+    "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report", "training"),
+    "sample_info": Members(
+        "sample_info.settings.SampleInfoConfig", "sample_info.result.InformationResult", "sample_info.report.sections",
+        "sample information",
+    ),
+}  # fmt: skip
+
+
+def config_of(command: str) -> "type[Config]":
+    """Return the class of a command's configuration, e.g. `mdl.settings.MdlConfig` for "mdl"."""
+    return imported(COMMANDS[command].config)
+
+
+def result_type(command: str) -> Any:
+    """Return the class of a command's results, e.g. `mdl.result.MdlResult` for "mdl"."""
+    return imported(COMMANDS[command].result)
+
+
+def report_module(command: str) -> Any:
+    """Return the module with a command's tables and figures of reports, e.g. `mdl.codelength_report` for "mdl"."""
+    return importlib.import_module(COMMANDS[command].report)
+
+
+def command_of(config: Options) -> str:
+    """Return the command that a configuration belongs to."""
+    return next((command for command in COMMANDS if command in config), next(iter(COMMANDS)))

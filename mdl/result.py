@@ -1,0 +1,175 @@
+"""The result of `python -m mdl`, as result.json holds it."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from harness.result import LONGEST_ERROR, TrainedResult
+from harness.result_fields import Bits, Endings, Number, Part, Share, Trained, Whole
+
+_LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
+_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+_POINT = {  # column of `harness.results.load(...).curve` -> its name in result.json
+    "next_loss_bits": "ce_next_bits",
+    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+    "test_loss_bits": "ce_test_bits",
+    "train_loss_bits": "ce_train_bits",
+    "validation_loss_bits": "ce_validation_bits",
+    "accuracy": "test_accuracy",
+    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point(Endings):
+    """A training size n of a prequential run: losses in bits per label, an entry per seed.
+
+    Attributes:
+        ce_next_bits: loss on the examples up to the next size; None for the last size, which has nothing left to
+            predict. Under `train.protocol=published` it is the loss on the test part.
+        ce_test_averaged_bits: test loss of the averaged weights in evaluation mode, for `train.protocol=published`,
+            which scores the weights of the training sequence in training mode.
+        ce_next_calibrated_bits: `ce_next_bits` with logits divided by `temperature` (`train.ensemble`).
+    """
+
+    n: Whole
+    ce_next_bits: list[Bits] | None
+    ce_test_bits: list[Bits]
+    ce_next_calibrated_bits: list[Bits] | None = None
+    ce_test_averaged_bits: list[Bits] | None = None
+    temperature: list[Number] | None = None
+    ce_train_bits: list[Bits] | None = None
+    ce_validation_bits: list[Bits] | None = None
+    test_accuracy: list[Share] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codelength(Part):
+    """Codelengths of the online code, an entry per seed.
+
+    Attributes:
+        published: in the unit of the paper's Table 16 (`published_units`), whatever `train.protocol` is.
+        calibrated_bits_per_sample: codelength with logits divided by a temperature.
+    """
+
+    bits_per_sample: list[Bits]
+    total_bits: list[Bits]
+    published: list[Bits]
+    calibrated_bits_per_sample: list[Bits] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coded(Trained):
+    """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
+
+    mdl: Codelength
+    curve: list[Point]
+    power_law: list[dict[str, Number] | None]
+
+    @property
+    def trainings(self) -> Sequence[Endings]:
+        return self.curve
+
+    @property
+    def coding(self) -> Sequence[Endings]:
+        return [point for point in self.curve if point.ce_next_bits is not None]
+
+    @property
+    def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
+        return [(point.n, point.ce_test_bits) for point in self.curve]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlResult(TrainedResult, Coded):
+    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
+
+    label_entropy_bits: Bits | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """The ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
+        sizes = [point.n for point in self.curve]
+        return sizes if sizes[-1] == self.train_size else [*sizes, self.train_size]
+
+    def blocks(self, s: int) -> list[tuple[int, float]]:
+        """Return labels and bits per label of each block of seed number s; the first pays what the others leave."""
+        losses = [point.ce_next_bits[s] for point in self.curve if point.ce_next_bits]
+        later = [(after - before, loss) for (before, after), loss in zip(pairwise(self.sizes), losses, strict=True)]
+        first = self.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
+        return [(self.sizes[0], first / self.sizes[0]), *later]
+
+    def require_consistent(self) -> None:
+        super().require_consistent()
+        sizes = [point.n for point in self.curve]
+        if len(sizes) < 2 or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)) or sizes[-1] > self.train_size:
+            raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
+        nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
+        if nothing_next != [size for size in sizes if size == self.train_size]:
+            raise ValueError("curve: every size but that of all training examples, and no other, has ce_next_bits")
+        last = self.curve[-1]
+        for name, values in (("loss_bits", last.ce_test_bits), ("accuracy", last.test_accuracy)):
+            if values is not None and values != (final := getattr(self.final, name)):
+                raise ValueError(f"final.{name} is {final}, but the learning curve ends at {values}"[:LONGEST_ERROR])
+        self._require_codelengths()
+
+    def _require_codelengths(self) -> None:
+        """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
+
+        The curve does not contain the cost of the labels up to the first size. It is that of the uniform code, less
+        where they are coded one by one, or little more where a code that learns from them pays for its mixture.
+
+        Raises:
+            ValueError: the codelengths are not those of the learning curve in bits.
+        """
+        curve, total, sizes = self.curve, self.train_size, self.sizes
+        max_first_block_bits = sizes[0] * math.log2(self.num_classes) + _LEARNING_BITS
+        for s, seed in enumerate(self.seeds):
+            later = sum(labels * loss for labels, loss in self.blocks(s)[1:])
+            bits = later + min(max(self.mdl.total_bits[s] - later, 0.0), max_first_block_bits)
+            expected = {
+                "total_bits": bits,
+                "bits_per_sample": bits / total,
+                "published": published_units(sizes, [p.ce_test_bits[s] for p in curve][: len(sizes) - 1]),
+            }
+            for key, value in expected.items():
+                if not math.isclose(getattr(self.mdl, key)[s], value, rel_tol=_TOLERANCE):
+                    raise ValueError(
+                        f"mdl.{key} of seed {seed} is {getattr(self.mdl, key)[s]:.6g}, but its curve in bits gives "
+                        f"{value:.6g}: mixed units?"
+                    )
+
+    def by_seed(self) -> dict[str, Sequence[Any]]:
+        bits = zip(self.mdl.total_bits, self.final.loss_bits, strict=True)
+        columns = super().by_seed() | {
+            "bits_per_label": self.mdl.bits_per_sample,
+            "total_bits": self.mdl.total_bits,
+            "published_units": self.mdl.published,
+            "excess_bits": [total - self.train_size * loss for total, loss in bits],
+        }
+        if self.mdl.calibrated_bits_per_sample is not None:
+            columns["calibrated_bits_per_label"] = self.mdl.calibrated_bits_per_sample
+        if left := [training.left_plateau for training in self.coding if training.left_plateau is not None]:
+            columns["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
+        if self.label_entropy_bits is not None:
+            columns["label_entropy_bits"] = [self.label_entropy_bits] * len(self.seeds)
+        return columns
+
+    def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
+        for point in self.curve:
+            yield point.n, {c: values for c, name in _POINT.items() if (values := getattr(point, name)) is not None}
+
+
+def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:
+    """Return the unit of the paper's code and of its Table 16: Σ_i n_{i+1} CE_i / N over the sizes before the last.
+
+    It serves comparison with the paper's tables, and is not a codelength: sizes are cumulative, and all losses are of
+    one test set. With ten classes and ten sizes from 1,024 to N = 47,952, chance is 11.441. An untrained network's
+    loss in bfloat16 gives 11.409, which is the paper's 11.41 ± 0.00.
+
+    Args:
+        sizes: cumulative training sizes n_1..n_m = N.
+        ce_test_bits: CE_i of the model trained on n_i examples, on the test set, for i = 1..m-1.
+    """
+    return sum(n * bits for n, bits in zip(sizes[1:], ce_test_bits, strict=True)) / sizes[-1]
