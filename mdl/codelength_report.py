@@ -3,16 +3,16 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.results.arrange import finished, model_of, panels, rows_of
+from harness.results.arrange import Comparison, model_of
 from harness.results.columns import Column, Record, Row, difference, number, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
@@ -24,7 +24,7 @@ from mdl.learning_curve_measures import measures_of
 from mdl.result import MdlResult
 from mdl.training_sizes import few_labels
 from train import final_losses_report
-from train.final_losses_report import FINALS, controls_of, results_of
+from train.final_losses_report import FINALS, results_of
 
 
 def _compression(entry: Row) -> Record:
@@ -74,17 +74,16 @@ _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
 
-def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
+def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     """Tabulate codelengths and networks trained on everything, a row per model and eraser.
 
     Args:
-        frame: the runs (`harness.results.arrange`).
+        comparison: the runs.
         names: columns to show, of `COLUMNS`; the usual ones by default.
     """
-    controls = controls_of(frame)
-    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in rows_of(frame)]
-    measured = pd.DataFrame(rows, dtype=object)
-    return final_losses_report.table_of(measured, names or _USUAL, _CODES, _ON_REQUEST, _notes)
+    controls = comparison.controls
+    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in comparison.rows]
+    return final_losses_report.table_of(replace(comparison, rows=rows), names or _USUAL, _CODES, _ON_REQUEST, _notes)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -107,22 +106,22 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
+def figures_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return the figures that have panels, by caption."""
     drawn: dict[str, Drawing] = {
-        "learning curves": (draw_learning_curves, panels(table)),
+        "learning curves": (draw_learning_curves, comparison.panels),
         **{
-            f"over {size}": (partial(draw_scaling, size), scaling_panels(finished(table), size))
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size))
             for size in ("width", "depth")
         },
-        **final_losses_report.figures_of(table),
+        **final_losses_report.figures_of(comparison),
     }
     return {caption: figure for caption, figure in drawn.items() if figure[1]}
 
 
-def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
     """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
-    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
+    return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:

@@ -8,7 +8,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
@@ -18,7 +17,7 @@ from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wr
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
 from harness.result_fields import Endings, stuck, untrained
-from harness.results.arrange import panels, rows_of
+from harness.results.arrange import Comparison
 from harness.results.columns import (
     RUN,
     SEEDS,
@@ -36,7 +35,6 @@ from harness.results.columns import (
 )
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
-from harness.results.run_labels import Label
 from harness.results.run_settings import setting, whole
 from harness.results.table import Table
 from harness.statistics import LEVEL, deviation_over
@@ -127,7 +125,7 @@ COLUMNS = {column.name: column for column in FINALS}
 
 
 def table_of(
-    frame: pd.DataFrame,
+    comparison: Comparison,
     names: Sequence[str] = (),
     codes: Sequence[Column] = (),
     on_request: Sequence[Column] = (),
@@ -136,7 +134,7 @@ def table_of(
     """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
 
     Args:
-        frame: the runs (`harness.results.arrange`).
+        comparison: the runs.
         names: columns to show, the usual ones by default; those that are not there or empty are not shown.
         codes: further columns.
         on_request: columns that CSV has only where they are shown.
@@ -144,22 +142,18 @@ def table_of(
     """
     possible = {column.name: column for column in (*codes, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
-    rows = measured(frame)
+    rows = measured(comparison)
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
     notes = _notes(shown, [row for row in rows if row["runs"]], notes_of_codes)
     also = (*WHO, *_CSV_ALONE, *codes, *FINALS)
-    return Table.of(rows[0]["table"], (*WHO, *shown, SEEDS), rows, notes, also, rows[0]["title"], remarks)
+    named = comparison.names
+    return Table.of(named.table, (*WHO, *shown, SEEDS), rows, notes, also, named.title, remarks)
 
 
-def measured(frame: pd.DataFrame) -> list[Row]:
-    """Return the rows of a frame with counts of their trainings, and where they cross their control's losses."""
-    controls = controls_of(frame)
-    return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in rows_of(frame)]
-
-
-def controls_of(frame: pd.DataFrame) -> dict[Label, Row]:
-    """Return the row of each model with which its others are compared."""
-    return {row["model"]: row for row in rows_of(frame) if row["is_control"]}
+def measured(comparison: Comparison) -> list[Row]:
+    """Return the rows with counts of their trainings, and where they cross their control's losses."""
+    controls = comparison.controls
+    return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in comparison.rows]
 
 
 def _counts(row: Row) -> dict[str, str]:
@@ -274,15 +268,15 @@ def _erased_order(train: Certificate) -> int:
     return 2 if train.covariance_gap <= _EQUAL else 1
 
 
-def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
+def figures_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return the figure of loss curves, by its caption, where there are any."""
-    shown = [panel for panel in panels(table) if any(row["curves"] for row in panel[1])]
+    shown = [panel for panel in comparison.panels if any(row["curves"] for row in panel[1])]
     return {"loss curves": (draw_loss_curves, shown)} if shown else {}
 
 
-def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
     """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
-    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
+    return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
 def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
