@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
 from harness.results.arrange import Comparison, model_of
 from harness.results.columns import Column, Record, Row, difference, number, spread, values
@@ -194,15 +195,15 @@ def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
 
 def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
-    by_shared: dict[str, list[Row]] = {}
+    by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
         row = model_of(entry["runs"][0].config)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
-            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
-    several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
-    titles = labels([*map(json.loads, several)], ("model",))
-    return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)
+    several = [(shared, of) for shared, of in by_shared.values() if len({entry["model"] for entry in of}) > 1]
+    titles = labels([shared for shared, _ in several], ("model",))
+    return [(title.display, of) for title, (_, of) in zip(titles, several, strict=True)]
 
 
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
