@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
 from harness.results.arrange import Comparison, model_of
-from harness.results.columns import Column, Record, Row, difference, number, spread, values
+from harness.results.columns import Column, Record, Row, difference, incomplete, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
@@ -33,6 +33,12 @@ def _compression(entry: Row) -> Record:
     return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
 
 
+def _sample_complexity(row: Row) -> float | str | None:
+    """Return the ε-sample complexity; "> N" where no training size suffices."""
+    size = row["sample_complexity"]
+    return f"> {max(row['train_size'])}" if size == math.inf else size
+
+
 _CODES = (
     spread(
         "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
@@ -47,9 +53,12 @@ _CODES = (
         "codelength of all labels less N times the test loss (docs/codes.md)",
     ),
     spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
-    number(
-        "sample complexity", "sample_complexity", "",
+    Column(
+        "sample complexity",
+        lambda row: "" if (size := _sample_complexity(row)) is None else str(size),
+        lambda row: {"sample_complexity": _sample_complexity(row)},
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+        "sample_complexity",
     ),
     spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
     spread(
@@ -250,4 +259,4 @@ def _increase(entry: Row) -> tuple[float, float] | None:
 
 def is_sound(entry: Row) -> bool:
     """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
-    return not entry["incomplete"] and not any(values(entry, "coding_on_plateau"))
+    return not incomplete(entry) and not any(values(entry, "coding_on_plateau"))

@@ -16,7 +16,7 @@ from erasure.few_examples import few_examples
 from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wrapped
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
-from harness.result_fields import Endings, stuck, untrained
+from harness.result_fields import Count, Endings, never_improved, on_plateau
 from harness.results.arrange import Comparison
 from harness.results.columns import (
     RUN,
@@ -26,6 +26,7 @@ from harness.results.columns import (
     Row,
     csv_only,
     difference,
+    incomplete,
     incomplete_remarks,
     number,
     seeds_of,
@@ -50,8 +51,13 @@ _TRAININGS: Mapping[
     "published_units": ("trainings", "trainings of all sizes"),
     "test_loss_bits": ("final", "trainings on the whole split"),
 }
+_KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a result
+    "coding": lambda result: result.coding,
+    "trainings": lambda result: result.trainings,
+    "final": lambda result: result.trainings[-1:],
+}
 _HAPPENED = {
-    "untrained": "the untrained network was scored, as the validation loss never improved",
+    "never_improved": "the untrained network was scored, as the validation loss never improved",
     "on_plateau": "the training loss stayed at the label entropy until training stopped: the number does not say what "
     "the network can learn",
 }
@@ -71,7 +77,8 @@ _CROSSING = csv_only("crossing_size", "crossing_epoch")
 _CSV_ALONE = (
     csv_only("dataset", "setting"),
     RUN,
-    csv_only("incomplete", "coding_on_plateau", "trainings_on_plateau", "final_on_plateau"),
+    Column("", record=lambda row: {"incomplete": incomplete(row)}),
+    Column("", record=lambda row: {f"{kind}_on_plateau": str(row["on_plateau"][kind]) for kind in _KINDS}),
     csv_only("certificate.train.out_of_range", "seconds"),
     csv_only(
         *(f"certificate.test.order_{name}_{p}" for p in (1, 2, 3, 4) for name in ("shares", "errors", "z_scores"))
@@ -156,18 +163,16 @@ def measured(comparison: Comparison) -> list[Row]:
     return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in comparison.rows]
 
 
-def _counts(row: Row) -> dict[str, str]:
-    """Return "3 of 5" where that many trainings stayed on the plateau, or kept their initial weights; else ""."""
-    counts = {}
-    of: Mapping[str, Callable[[Any], Sequence[Endings]]] = {
-        "coding": lambda result: result.coding,
-        "final": lambda result: result.trainings[-1:],
-        "trainings": lambda result: result.trainings,
+def _counts(row: Row) -> dict[str, dict[str, Count]]:
+    """Return, by kind of training, how many stayed on the plateau, and how many kept their initial weights."""
+    trainings = {
+        kind: [(training, s) for result, s in row["members"].values() for training in trainings_of(result)]
+        for kind, trainings_of in _KINDS.items()
     }
-    for name, trainings_of in of.items():
-        trainings = [(training, s) for result, s in row["members"].values() for training in trainings_of(result)]
-        counts |= {f"{name}_on_plateau": stuck(trainings), f"{name}_untrained": untrained(trainings)}
-    return counts
+    return {
+        "on_plateau": {kind: on_plateau(of_kind) for kind, of_kind in trainings.items()},
+        "never_improved": {kind: never_improved(of_kind) for kind, of_kind in trainings.items()},
+    }
 
 
 def _crossings(row: Row, control: Row | None) -> dict[str, int | None]:
@@ -196,7 +201,7 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
     sentences = []
     for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
         for count, happened in _HAPPENED.items():
-            of = [f"{who(row, rows)}: in {row[f'{kind}_{count}']}" for row in rows if row[f"{kind}_{count}"]]
+            of = [f"{who(row, rows)}: in {row[count][kind]}" for row in rows if row[count][kind]]
             sentences += [f"{'; '.join(of)} {trainings} {happened}."] if of else []
     return sentences
 
@@ -284,7 +289,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
     with figure_of_panels(path, len(shown)) as (figure, axes):
         for (title, rows), ax in zip(shown, axes, strict=True):
             for row in rows:
-                curves, missing = [*row["curves"].values()], row["incomplete"]
+                curves, missing = [*row["curves"].values()], incomplete(row)
                 width = line_width(colours, row["eraser"])
                 look: Any = {"color": colours[row["eraser"]], "linestyle": "--" if missing else "-"}
                 for curve in curves[: len(curves) if len(curves) > 1 else 0]:

@@ -37,7 +37,7 @@ class Comparison:
             `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
             `curves`, by seed the loss curve of the training on everything, as far as there are any;
             `is_control`, whether the model's other rows are compared with it;
-            `incomplete`, a state or "2 of 5 seeds", where something is missing;
+            `seeds_of_model`, how many seeds the rows of the model have, finished or not;
             `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm`
             for the table) and `bits_per_label_model_difference` to the first finished model under the same eraser,
             each None where nothing is compared.
@@ -97,11 +97,14 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
     by_seed = run_frame(run for row in rows for run in row["runs"])
     by_seed["row"] = [i for i, row in enumerate(rows) for run in row["runs"] for _ in run.seeds]
     by_seed = by_seed.drop_duplicates(["row", "seed"])
+    seeds: dict[Label, set[int]] = {}
+    for row in rows:
+        seeds.setdefault(row["model"], set()).update(*(run.seeds for run in (*row["runs"], *row["unfinished"])))
     for i, row in enumerate(rows):
         of_row = by_seed[by_seed["row"] == i]
         row |= {name: of_row[name].tolist() for name in map(str, of_row) if name not in row}
         row["is_control"] = controls.get(row["model"]) == i
-        row["incomplete"] = _incomplete(row, [one for one in rows if one["model"] == row["model"]])
+        row["seeds_of_model"] = len(seeds[row["model"]])
     for part in ("model", "eraser"):
         by_seed[part] = [rows[i][part] for i in by_seed["row"].tolist()]
     compared = _differences(by_seed, rows, note)
@@ -151,15 +154,6 @@ def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
         },
         "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
     }
-
-
-def _incomplete(row: Row, of_model: Sequence[Row]) -> str:
-    """Say what is missing of the seeds that the rows of a model have; empty if nothing."""
-    if not row["runs"]:
-        return row["unfinished"][0].state
-    seeds = {seed for one in of_model for run in (*one["runs"], *one["unfinished"]) for seed in run.seeds}
-    finished = {seed for run in row["runs"] for seed in run.seeds}
-    return f"{len(finished)} of {len(seeds)} seeds" if len(finished) < len(seeds) else ""
 
 
 def model_of(config: Options) -> Options:

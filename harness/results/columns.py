@@ -124,7 +124,15 @@ def who(row: Row, rows: Sequence[Row]) -> str:
     return ", ".join(row[part].display for part in (*several, "eraser"))
 
 
+def incomplete(row: Row) -> str:
+    """Return a state or "2 of 5 seeds" where a row has no result, or fewer seeds than others of the model."""
+    if not row["runs"]:
+        return row["unfinished"][0].state
+    seeds, of_model = seeds_of(row), row["seeds_of_model"]
+    return f"{seeds} of {of_model} seeds" if seeds < of_model else ""
+
+
 def incomplete_remarks(rows: Sequence[Row]) -> list[str]:
     """Say which rows have no result, or fewer seeds than others of the model."""
-    incomplete = [f"{who(row, rows)} ({row['incomplete']})" for row in rows if row["incomplete"]]
-    return [f"Not finished: {'; '.join(incomplete)}."] if incomplete else []
+    unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := incomplete(row))]
+    return [f"Not finished: {'; '.join(unfinished)}."] if unfinished else []

@@ -14,7 +14,7 @@ from harness.loss_curves import CurveRow
 from harness.result import Result
 from harness.result_fields import Timing
 from harness.results.arrange import Comparison, arrange
-from harness.results.columns import Row
+from harness.results.columns import Row, incomplete
 from harness.results.read import StoredRun, read_runs
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
@@ -70,12 +70,12 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
     assert sorted(one["test_loss_bits"]) == [0.5, 2.0, 3.0]
     assert {seed: result.final.loss_bits[s] for seed, (result, s) in one["members"].items()} == {0: 0.5, 2: 2.0, 3: 3.0}
     assert one["curves"][2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
-    assert one["incomplete"] == ""
+    assert incomplete(one) == ""
 
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     started = StoredRun("x", tmp_path, stored_run(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
-    assert (entry(started)["incomplete"], entry(started)["seed"]) == ("interrupted", [])
+    assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
@@ -91,7 +91,7 @@ def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> No
     (grid,) = arrange([result({"name": "leace"}), result(model={"name": "linear"}), result()])
     shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.rows]
     assert shown == [("linear", "control", True), ("mlp", "control", True), ("mlp", "leace", False)]
-    assert {entry["incomplete"] for entry in grid.rows} == {""}
+    assert {incomplete(entry) for entry in grid.rows} == {""}
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
@@ -199,7 +199,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     write_small_run(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
     (block,) = arrange(read_runs([runs]))
     narrow, control, leace = block.rows
-    assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
+    assert [incomplete(entry) for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
     assert "Not finished: MLP (width=128), LEACE (2 of 3 seeds)." in table_of(block).caption()
     # paired with the same seeds of the control, whatever else that has
     expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
@@ -213,7 +213,7 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     (block,) = arrange(read_runs([runs]))
     _, leace = block.rows
     assert sorted(leace["members"]) == [0, 1, 3]
-    assert leace["incomplete"] == ""
+    assert incomplete(leace) == ""
     assert leace["test_loss_bits_difference"] is not None
 
 
