@@ -13,12 +13,12 @@ from matplotlib.ticker import FuncFormatter
 
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.results.arrange import Comparison, model_of
+from harness.results.arrange import Comparison
 from harness.results.columns import Column, Record, Row, difference, incomplete, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
-from harness.results.run_settings import setting
+from harness.results.run_settings import model_of_row, setting
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
 from mdl.learning_curve_measures import measures_of
@@ -206,7 +206,7 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
     by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
-        row = model_of(entry["runs"][0].config)
+        row = model_of_row(entry["runs"][0].config)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)

@@ -7,17 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from conf import Options
-from conf.commands import command_of, config_of
-from conf.run_identity import identifying
 from harness.result import Result, TrainedResult
 from harness.results.columns import Row
 from harness.results.comparison import differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, eraser_colours, labels, usual_colours
-from harness.results.run_settings import setting
-from harness.results.table_names import CODES, TableNames, tables_of_runs
+from harness.results.run_settings import model_of_row
+from harness.results.table_names import TableNames, tables_of_runs
 from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
@@ -113,7 +110,7 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
     """Return model, eraser and run in the order of rows; of runs that differ in nothing else, only the newest."""
-    models = labels([model_of(run.config) for run in runs], ("model",))
+    models = labels([model_of_row(run.config) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
         zip(models, erasers, runs, strict=True),
@@ -154,13 +151,6 @@ def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
         },
         "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
     }
-
-
-def model_of(config: Options) -> Options:
-    """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
-    codes = {key: value for key, value in setting(config).items() if key in CODES}
-    counted, rows = identifying(config), config_of(command_of(config)).row_sections
-    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

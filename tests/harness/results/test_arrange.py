@@ -74,7 +74,8 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
 
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
-    started = StoredRun("x", tmp_path, stored_run(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
+    config = stored_run(tmp_path, [0], [1.0]).config | {"seeds": [0]}
+    started = StoredRun(tmp_path / "x", config, None, "interrupted")
     assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
