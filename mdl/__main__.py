@@ -60,7 +60,7 @@ def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
 
     match label_code(experiment):
         case LabelCode.KERNEL:
-            from mdl.kernel_code import code as compute
+            from mdl.kernel_code import code_labels as compute
             from mdl.kernel_code import load as load_data
         case LabelCode.PUBLISHED:
             from mdl.published_procedure import load as load_data
@@ -69,7 +69,7 @@ def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
             from mdl.block_code_run import load as load_data
             from mdl.replay_code import replay as compute
         case LabelCode.BLOCKS:
-            from mdl.block_code_run import code as compute
+            from mdl.block_code_run import code_labels as compute
             from mdl.block_code_run import load as load_data
     return load_data(experiment), compute
 

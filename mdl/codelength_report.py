@@ -39,7 +39,7 @@ def _sample_complexity(row: Row) -> float | str | None:
     return f"> {max(row['train_size'])}" if size == math.inf else size
 
 
-_CODES = (
+_CODELENGTHS = (
     spread(
         "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
     ),
@@ -79,7 +79,7 @@ _ON_REQUEST = (
         "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
     ),
 )  # fmt: skip
-COLUMNS = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST, *FINALS)}
 _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
@@ -93,7 +93,9 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     """
     controls = comparison.controls
     rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in comparison.rows]
-    return final_losses_report.table_of(replace(comparison, rows=rows), names or _USUAL, _CODES, _ON_REQUEST, _notes)
+    return final_losses_report.table_of(
+        replace(comparison, rows=rows), names or _USUAL, _CODELENGTHS, _ON_REQUEST, _notes
+    )
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

@@ -134,25 +134,25 @@ COLUMNS = {column.name: column for column in FINALS}
 def table_of(
     comparison: Comparison,
     names: Sequence[str] = (),
-    codes: Sequence[Column] = (),
+    further: Sequence[Column] = (),
     on_request: Sequence[Column] = (),
-    notes_of_codes: Notes = lambda _: (),
+    further_notes: Notes = lambda _: (),
 ) -> Table:
     """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
 
     Args:
         comparison: the runs.
         names: columns to show, the usual ones by default; those that are not there or empty are not shown.
-        codes: further columns.
+        further: columns that stand before those of this module.
         on_request: columns that CSV has only where they are shown.
-        notes_of_codes: further notes on finished rows.
+        further_notes: further notes on finished rows.
     """
-    possible = {column.name: column for column in (*codes, *on_request, *FINALS)}
+    possible = {column.name: column for column in (*further, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
     rows = measured(comparison)
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
-    notes = _notes(shown, [row for row in rows if row["runs"]], notes_of_codes)
-    also = (*WHO, *_CSV_ALONE, *codes, *FINALS)
+    notes = _notes(shown, [row for row in rows if row["runs"]], further_notes)
+    also = (*WHO, *_CSV_ALONE, *further, *FINALS)
     named = comparison.names
     return Table.of(named.table, (*WHO, *shown, SEEDS), rows, notes, also, named.title, remarks)
 
@@ -206,7 +206,7 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
     return sentences
 
 
-def _notes(shown: Sequence[Column], rows: Sequence[Row], notes_of_codes: Notes) -> list[str]:
+def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     compared = [column.name for column in shown if column.name.endswith("_difference")]
     differences = [row[name] for name in compared for row in rows if row[name]]
@@ -220,7 +220,7 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], notes_of_codes: Notes) 
         "table).": any(one.significant for one in differences),
         "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
-        **dict.fromkeys([*_few_examples_notes(rows), *_held_out_notes(rows), *notes_of_codes(rows)], True),
+        **dict.fromkeys([*_few_examples_notes(rows), *_held_out_notes(rows), *further_notes(rows)], True),
         # by how much: docs/guide/results.md
         "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
     }

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
-from harness.example_bits import Stored, read_stored
+from harness.example_bits import ExampleTensors, read_example_tensors
 from harness.results.arrange import Comparison
 from harness.results.columns import Row
 from harness.results.read import Note
@@ -24,7 +24,7 @@ from sample_info.agreement import pearson, spearman
 
 MAX_RUNS = 30  # largest group of runs whose agreement is shown
 
-Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
+ScoresByRun = Mapping[str, ExampleTensors | None]  # by run id; None for a run that cannot be compared
 
 
 def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
@@ -34,10 +34,10 @@ def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[
     return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
 
 
-def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | None:
+def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTensors | None:
     """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
     try:
-        stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
+        stored = read_example_tensors(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
         if stored is not None and list(stored.seeds) != list(seeds):
             raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
@@ -46,7 +46,7 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | N
     return stored
 
 
-def between_erasers(comparisons: Sequence[Comparison], scores: Scores) -> list[Row]:
+def between_erasers(comparisons: Sequence[Comparison], scores: ScoresByRun) -> list[Row]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
@@ -78,7 +78,7 @@ def movement(first: Tensor, second: Tensor) -> Row:
 
 
 def between_networks(
-    comparisons: Sequence[Comparison], scores: Scores, note: Note, *, max_runs: int = MAX_RUNS
+    comparisons: Sequence[Comparison], scores: ScoresByRun, note: Note, *, max_runs: int = MAX_RUNS
 ) -> list[Row]:
     """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
 
