@@ -104,25 +104,25 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
 
 def _stored_files(
     directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
-) -> Iterator[tuple[Path, "Stored"]]:
+) -> Iterator[tuple[Path, "ExampleTensors"]]:
     """Yield the files of this name that runs have stored, with their content."""
     for path in (directory / name for directory in directories):
         try:
-            if (stored := read_stored(path, whole, by_seed)) is not None:
+            if (stored := read_example_tensors(path, whole, by_seed)) is not None:
                 yield path, stored
         except DamagedFileError as error:
             note(str(error))
 
 
 @dataclass(frozen=True)
-class Stored:
+class ExampleTensors:
     """Stored tensors about single examples, and their seeds."""
 
     tensors: Mapping[str, Tensor]
     seeds: Sequence[int]
 
 
-def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Stored | None:
+def read_example_tensors(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> ExampleTensors | None:
     """Read numbers of n examples from a file in a run's directory; None if there is no such file.
 
     Args:
@@ -149,7 +149,7 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
         tensor = tensors.get(name)
         if tensor is None or tensor.shape != shape or tensor.dtype not in dtypes or not bool(tensor.isfinite().all()):
             raise DamagedFileError(f"{path} lacks {name}, finite numbers of shape {list(shape)}")
-    return Stored(tensors, seeds)
+    return ExampleTensors(tensors, seeds)
 
 
 def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:

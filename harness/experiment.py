@@ -120,7 +120,7 @@ class Experiment(Generic[C_co]):
     def _source_identity(self) -> Mapping[str, Any]:
         return self.source.identity()  # may read the data's files
 
-    def code(self) -> dict[str, int | str]:
+    def code_identity(self) -> dict[str, int | str]:
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
         model = Target(self.config.model, Model)
         inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
@@ -142,7 +142,7 @@ class Experiment(Generic[C_co]):
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
         eraser = Target(self.config.eraser, Eraser).resolve().identity(described["eraser"])
         described |= {"dataset": dataset, "model": self.model_identity, "eraser": eraser}
-        return run_id(self.command, described, self.code())
+        return run_id(self.command, described, self.code_identity())
 
     @functools.cached_property
     def run(self) -> Run:
@@ -234,7 +234,7 @@ class Experiment(Generic[C_co]):
                 "label_entropy_bits": label_entropy_bits(dataset.splits["train"].labels),
                 "certificate": dict(dataset.certificate),
                 "versions": versions(self.device),
-                "code": self.code(),
+                "code": self.code_identity(),
                 **vars(computed),
                 "timing": replace(getattr(computed, "timing", Timing()), seconds=seconds, started=started),
             }
@@ -247,7 +247,7 @@ class Experiment(Generic[C_co]):
     def _log_code_changes(self) -> None:
         """Log whose code has changed since an otherwise identical finished run."""
         if (earlier := self.run.before_code_changed()) is not None:
-            now, then = self.code(), earlier.code
+            now, then = self.code_identity(), earlier.code
             changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
             log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
 

@@ -105,18 +105,32 @@ class Trained(Part):
         return ()
 
 
-def stuck(trainings: Sequence[tuple[Endings, int]]) -> str:
-    """Return "3 of 5" if that many trainings never left the plateau; empty if all did, or if it is unknown.
+@dataclass(frozen=True)
+class Count:
+    """A number of trainings out of those of which it is known; as text "3 of 5", or nothing for none."""
+
+    number: int
+    known: int
+
+    def __bool__(self) -> bool:
+        return self.number > 0
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.known}" if self else ""
+
+
+def on_plateau(trainings: Sequence[tuple[Endings, int]]) -> Count:
+    """Count the trainings that never left the plateau.
 
     Args:
         trainings: the trainings of a size, and the position of a seed in them.
     """
     left = [training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
-    return f"{left.count(False)} of {len(left)}" if False in left else ""
+    return Count(left.count(False), len(left))
 
 
-def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
-    """Return "3 of 5" if that many trainings left the plateau and yet kept their initial weights; else empty.
+def never_improved(trainings: Sequence[tuple[Endings, int]]) -> Count:
+    """Count the trainings that left the plateau and yet kept their initial weights.
 
     Args:
         trainings: the trainings of a size, and the position of a seed in them.
@@ -126,4 +140,4 @@ def untrained(trainings: Sequence[tuple[Endings, int]]) -> str:
         for training, s in trainings
         if training.untrained is not None
     ]
-    return f"{kept.count(True)} of {len(kept)}" if True in kept else ""
+    return Count(kept.count(True), len(kept))

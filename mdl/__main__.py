@@ -12,7 +12,7 @@ from harness.command import Command, main
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
     from mdl.result import MdlResult
-    from mdl.settings import MdlConfig
+    from mdl.settings import LabelCode, MdlConfig
 
 
 # metrics by pattern, and the metric on their x axis; n is the training size
@@ -28,44 +28,48 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     from conf.unread_options import require_read
     from harness.device_and_precision import pick_precision
     from harness.experiment import Experiment
-    from mdl.settings import unread_options
+    from mdl.settings import LabelCode, unread_options
 
     described = Experiment.from_config("mdl", config.with_precision(), load, WANDB_AXES)
-    code = code_of(described)
+    code = label_code(described)
     unread = unread_options(code, config.model["name"])
     require_read(described.config, unread, {"train.precision": pick_precision("auto", config.device)})
-    if code == "train.protocol=published" and config.mdl.num_chunks < 3:
+    if code is LabelCode.PUBLISHED and config.mdl.num_chunks < 3:
         raise ValueError(
-            f"mdl.num_chunks={config.mdl.num_chunks}: train.protocol=published trains on all sizes but the last, and "
+            f"mdl.num_chunks={config.mdl.num_chunks}: {code.value} trains on all sizes but the last, and "
             "needs two: set mdl.num_chunks to at least 3"
         )
     return described
 
 
-def code_of(experiment: "Experiment[MdlConfig]") -> str:
-    """Return which code of the labels an experiment computes, a key of `mdl.settings.READ`."""
+def label_code(experiment: "Experiment[MdlConfig]") -> "LabelCode":
+    """Return which code of the labels an experiment computes."""
+    from mdl.settings import LabelCode
     from models.kernel import KernelModel
 
     if issubclass(experiment.model, KernelModel):
-        return "kernel"
-    config = experiment.config
-    return "train.protocol=published" if config.train.protocol == "published" else f"mdl.code={config.mdl.code}"
+        return LabelCode.KERNEL
+    if experiment.config.train.protocol == "published":
+        return LabelCode.PUBLISHED
+    return LabelCode.REPLAY if experiment.config.mdl.code == "replay" else LabelCode.BLOCKS
 
 
 def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's data, and return it with the function that computes the code."""
-    match code_of(experiment):
-        case "kernel":
-            from mdl.kernel_code import code as compute
+    from mdl.settings import LabelCode
+
+    match label_code(experiment):
+        case LabelCode.KERNEL:
+            from mdl.kernel_code import code_labels as compute
             from mdl.kernel_code import load as load_data
-        case "train.protocol=published":
+        case LabelCode.PUBLISHED:
             from mdl.published_procedure import load as load_data
             from mdl.published_procedure import published as compute
-        case "mdl.code=replay":
+        case LabelCode.REPLAY:
             from mdl.block_code_run import load as load_data
             from mdl.replay_code import replay as compute
-        case _:
-            from mdl.block_code_run import code as compute
+        case LabelCode.BLOCKS:
+            from mdl.block_code_run import code_labels as compute
             from mdl.block_code_run import load as load_data
     return load_data(experiment), compute
 

@@ -19,14 +19,14 @@ from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages
-from train.ensemble import Ensemble, Scores
+from train.ensemble import Ensemble, Evaluation
 from train.epoch_trainer import EpochReport, Fit, fit_members
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings
 
 Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
-OnFinal = Callable[[Fit, Scores], object]
+OnFinal = Callable[[Fit, Evaluation], object]
 
 
 def computed(_: str, compute: Callable[[], Any]) -> Any:

@@ -17,7 +17,7 @@ from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training
 from train.early_stopping import warn_of_unlike_validation
-from train.ensemble import Scores
+from train.ensemble import Evaluation
 from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
 
@@ -36,7 +36,7 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     return prepared_training.load(experiment)
 
 
-def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
+def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Code the labels of the training split, and store what each cost; the command's fields of the result.
 
     Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
@@ -76,7 +76,7 @@ def code(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Cod
 def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
     """Return a function that stores the networks trained on everything, and their losses on single test examples."""
 
-    def save(fitted: Fit, test: Scores) -> None:
+    def save(fitted: Fit, test: Evaluation) -> None:
         save_test_bits(run, prepared.seeds, test.example_bits)
         prepared.save_weights(run, fitted)
 

@@ -7,7 +7,7 @@ from harness.logger import Logger
 from harness.result_fields import Final
 from harness.statistics import Spread
 from mdl.codelength_and_power_law import fit_power_law
-from mdl.result import Coded, Codelength, Point, published_units
+from mdl.result import Coded, CodelengthBits, Point, published_units
 
 
 def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
@@ -23,7 +23,7 @@ def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Se
     following = zip(*(point.ce_next_bits or () for point in coding), strict=True)
     tested = zip(*(point.ce_test_bits for point in coding), strict=True)
     return Coded(
-        mdl=Codelength(
+        mdl=CodelengthBits(
             bits_per_sample=[bits / sizes[-1] for bits in total_bits],
             total_bits=list(total_bits),
             published=[published_units(sizes, ce_test) for ce_test in tested],

@@ -3,28 +3,29 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.results.arrange import finished, model_of, panels, rows_of
-from harness.results.columns import Column, Record, Row, difference, number, spread, values
+from harness.results.arrange import Comparison
+from harness.results.columns import Column, Record, Row, difference, incomplete, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
-from harness.results.run_settings import setting
+from harness.results.run_settings import model_of_row, setting
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
 from mdl.learning_curve_measures import measures_of
 from mdl.result import MdlResult
 from mdl.training_sizes import few_labels
 from train import final_losses_report
-from train.final_losses_report import FINALS, controls_of, results_of
+from train.final_losses_report import FINALS, results_of
 
 
 def _compression(entry: Row) -> Record:
@@ -32,7 +33,13 @@ def _compression(entry: Row) -> Record:
     return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
 
 
-_CODES = (
+def _sample_complexity(row: Row) -> float | str | None:
+    """Return the ε-sample complexity; "> N" where no training size suffices."""
+    size = row["sample_complexity"]
+    return f"> {max(row['train_size'])}" if size == math.inf else size
+
+
+_CODELENGTHS = (
     spread(
         "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
     ),
@@ -46,9 +53,12 @@ _CODES = (
         "codelength of all labels less N times the test loss (docs/codes.md)",
     ),
     spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
-    number(
-        "sample complexity", "sample_complexity", "",
+    Column(
+        "sample complexity",
+        lambda row: "" if (size := _sample_complexity(row)) is None else str(size),
+        lambda row: {"sample_complexity": _sample_complexity(row)},
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+        "sample_complexity",
     ),
     spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
     spread(
@@ -69,22 +79,23 @@ _ON_REQUEST = (
         "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
     ),
 )  # fmt: skip
-COLUMNS = {column.name: column for column in (*_CODES, *_ON_REQUEST, *FINALS)}
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST, *FINALS)}
 _UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
 
-def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
+def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     """Tabulate codelengths and networks trained on everything, a row per model and eraser.
 
     Args:
-        frame: the runs (`harness.results.arrange`).
+        comparison: the runs.
         names: columns to show, of `COLUMNS`; the usual ones by default.
     """
-    controls = controls_of(frame)
-    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in rows_of(frame)]
-    measured = pd.DataFrame(rows, dtype=object)
-    return final_losses_report.table_of(measured, names or _USUAL, _CODES, _ON_REQUEST, _notes)
+    controls = comparison.controls
+    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in comparison.rows]
+    return final_losses_report.table_of(
+        replace(comparison, rows=rows), names or _USUAL, _CODELENGTHS, _ON_REQUEST, _notes
+    )
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -107,22 +118,22 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
+def figures_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return the figures that have panels, by caption."""
     drawn: dict[str, Drawing] = {
-        "learning curves": (draw_learning_curves, panels(table)),
+        "learning curves": (draw_learning_curves, comparison.panels),
         **{
-            f"over {size}": (partial(draw_scaling, size), scaling_panels(finished(table), size))
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size))
             for size in ("width", "depth")
         },
-        **final_losses_report.figures_of(table),
+        **final_losses_report.figures_of(comparison),
     }
     return {caption: figure for caption, figure in drawn.items() if figure[1]}
 
 
-def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
     """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
-    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
+    return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
@@ -195,15 +206,15 @@ def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
 
 def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
-    by_shared: dict[str, list[Row]] = {}
+    by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
-        row = model_of(entry["runs"][0].config)
+        row = model_of_row(entry["runs"][0].config)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
-            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
-    several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
-    titles = labels([*map(json.loads, several)], ("model",))
-    return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)
+    several = [(shared, of) for shared, of in by_shared.values() if len({entry["model"] for entry in of}) > 1]
+    titles = labels([shared for shared, _ in several], ("model",))
+    return [(title.display, of) for title, (_, of) in zip(titles, several, strict=True)]
 
 
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
@@ -250,4 +261,4 @@ def _increase(entry: Row) -> tuple[float, float] | None:
 
 def is_sound(entry: Row) -> bool:
     """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
-    return not entry["incomplete"] and not any(values(entry, "coding_on_plateau"))
+    return not incomplete(entry) and not any(values(entry, "coding_on_plateau"))

@@ -249,7 +249,7 @@ def require_memory(name: str, n: int, m: int, temporary_bytes: float, device: to
         )
 
 
-def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
+def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     """Code the training labels in each seed's order, the same as a network's; the command's fields of the result.
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.

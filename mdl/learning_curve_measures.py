@@ -40,8 +40,7 @@ def measures_of(row: Row, control: Row | None) -> dict[str, Any]:
         seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()
     }  # fmt: skip
     if coded and targets.keys() >= coded.keys():
-        least = max(sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items())
-        above = f"> {max(result.train_size for result, _ in coded.values())}"
-        measures["sample_complexity"] = above if least == math.inf else least
+        least = [sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items()]
+        measures["sample_complexity"] = max(least)
         measures["surplus_bits"] = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
     return measures

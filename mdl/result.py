@@ -46,7 +46,7 @@ class Point(Endings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Codelength(Part):
+class CodelengthBits(Part):
     """Codelengths of the online code, an entry per seed.
 
     Attributes:
@@ -64,7 +64,7 @@ class Codelength(Part):
 class Coded(Trained):
     """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
 
-    mdl: Codelength
+    mdl: CodelengthBits
     curve: list[Point]
     power_law: list[dict[str, Number] | None]
 

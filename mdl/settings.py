@@ -1,6 +1,7 @@
 """Options of `python -m mdl`: `conf/mdl`, and its whole configuration."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 from conf.check import AtLeast1
@@ -67,6 +68,15 @@ class MdlConfig(TrainingConfig):
     mdl: MdlSettings
 
 
+class LabelCode(Enum):
+    """A code of the labels; the value is the option that chooses it, as messages name it."""
+
+    KERNEL = "model=kernel"
+    PUBLISHED = "train.protocol=published"
+    REPLAY = "mdl.code=replay"
+    BLOCKS = "mdl.code=blocks"
+
+
 _SIZES = {"mdl.num_chunks", "mdl.min_chunk"}
 _LEARNING = {f"train.{option}" for option in ("lr", "betas", "weight_decay", "warmup_steps", "batch_size")}
 _LEARNING |= {"train.crop_padding", "train.precision", "train.protocol", "train.checkpoint_every_s", "dataset.flip"}
@@ -74,27 +84,25 @@ _SCORING = {"train.eval_batch_size", "train.stack", "train.compile"}
 _STOPPING = {"patience_steps", "plateau_steps", "min_improvement_bits", "eval_every", "min_epoch_steps", "max_epochs"}
 _BLOCKS = {"mdl.order", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
 READ = {  # options that each code of the labels reads; `unread_options` says so of the others
-    "kernel": _SIZES,
-    "train.protocol=published": {*_SIZES, *_LEARNING, "train.max_epochs", "train.published"},
-    "mdl.code=replay": {*_SIZES, *_LEARNING, *_SCORING, "mdl.code", "mdl.replay"},
-    "mdl.code=blocks": {*_SIZES, *_LEARNING, *_SCORING, *_BLOCKS, "mdl.code"},
+    LabelCode.KERNEL: _SIZES,
+    LabelCode.PUBLISHED: {*_SIZES, *_LEARNING, "train.max_epochs", "train.published"},
+    LabelCode.REPLAY: {*_SIZES, *_LEARNING, *_SCORING, "mdl.code", "mdl.replay"},
+    LabelCode.BLOCKS: {*_SIZES, *_LEARNING, *_SCORING, *_BLOCKS, "mdl.code"},
 }
 
 
-def unread_options(code: str, model: str) -> dict[str, str]:
+def unread_options(code: LabelCode, model: str) -> dict[str, str]:
     """Return why options have no effect with a code of the labels, for `conf.unread_options.require_read`.
 
     Args:
-        code: a key of `READ`.
+        code: of the run.
         model: the model's name.
     """
     unread = {}
     for option in sorted(set().union(*READ.values()) - READ[code]):
-        if code == "kernel":
+        if code is LabelCode.KERNEL:
             unread[option] = no_effect(f"model={model}", "a network, e.g. model=mlp")
         else:
-            readers = (
-                ["train.protocol=standard"] if option == "mdl.code" else [one for one in READ if option in READ[one]]
-            )
-            unread[option] = no_effect(code, *readers)
+            readers = [one.value for one in READ if option in READ[one]]
+            unread[option] = no_effect(code.value, *(["train.protocol=standard"] if option == "mdl.code" else readers))
     return unread

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
-import pandas as pd
 
 from conf.commands import COMMANDS, report_module
 from conf.error_messages import explain
@@ -22,7 +21,7 @@ from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results.arrange import arrange, colours_of
+from harness.results.arrange import Comparison, arrange, colours_of
 from harness.results.figures import Section, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
@@ -74,7 +73,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         written = write_tables(tables, out)
         figures = draw_figures(sections, colours, out, problems.append, display)
         remarks = [*map(one_line, problems)]
-        headings = {str(one["table"].iat[0]): str(one["heading"].iat[0]) for one in comparisons}
+        headings = {one.names.table: one.names.heading for one in comparisons}
         page = write_page(tables, figures, out, roots, remarks, headings)
     print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
@@ -92,13 +91,13 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     return 0
 
 
-def sections_of(comparisons: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> list[Section]:
+def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: Note) -> list[Section]:
     """Return the sections of every command's tables, in the order of `conf.commands.COMMANDS`."""
     return [
         section
         for command, report in REPORTS.items()
-        if (tables := [one for one in comparisons if one["command"].iat[0] == command])
-        for section in report.sections(tables, chosen, note)
+        if (of_command := [one for one in comparisons if one.names.command == command])
+        for section in report.sections(of_command, chosen, note)
     ]
 
 

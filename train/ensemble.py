@@ -22,7 +22,7 @@ _WIDEST = math.log(100)  # temperatures lie between 1/100 and 100
 _HALVINGS = 40  # of that interval, on the logarithmic scale
 
 
-class Scores(NamedTuple):
+class Evaluation(NamedTuple):
     """Predictions of N examples by S members.
 
     Attributes:
@@ -147,7 +147,7 @@ class Ensemble:
     @torch.no_grad()
     def score(
         self, weights: Weights, images: DeviceImages, index: Tensor | None = None, *, nats: Nats = cross_entropy
-    ) -> Scores:
+    ) -> Evaluation:
         """Score the S members of these weights.
 
         Args:
@@ -163,13 +163,13 @@ class Ensemble:
         n = len(images) if index is None else index.shape[-1]
         none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
         if not n:
-            return Scores(none / 0, none / 0, none[:, None][:, :0])  # NaN: the mean of no examples
+            return Evaluation(none / 0, none / 0, none[:, None][:, :0])  # NaN: the mean of no examples
         costs, hits = [], []
         for logits, z in self.outputs(weights, images, index):
             costs.append(nats(logits, z))
             hits.append(logits.argmax(-1) == z)
         total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (costs, hits))
-        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(costs, 1) / _BIT_NATS)
+        return Evaluation(total / n / _BIT_NATS, correct / n, torch.cat(costs, 1) / _BIT_NATS)
 
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:

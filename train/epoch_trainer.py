@@ -16,7 +16,7 @@ from harness.loss_curves import MemberCurve, label_entropy_bits
 from train.checkpoint import Checkpoints, State
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
-from train.ensemble import Ensemble, Scores, Weights, tempered
+from train.ensemble import Ensemble, Evaluation, Weights, tempered
 from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
@@ -327,13 +327,13 @@ class Fit:
         *,
         weights: Weights | None = None,
         temperatures: Tensor | None = None,
-    ) -> Scores:
+    ) -> Evaluation:
         """Score all members as `Ensemble.score` does, stack by stack; the best weights by default."""
         scored = []
         for rows, stack, part in self._stacks(weights or self.best, index):
             nats = tempered(None if temperatures is None else temperatures[rows])
             scored.append(self.ensemble.score(stack, images, part, nats=nats))
-        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+        return Evaluation(*map(torch.cat, zip(*scored, strict=True)))
 
     def logits(self, images: DeviceImages) -> Tensor:
         """Return the logits of the best weights, [S, N, k]."""

@@ -8,7 +8,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
@@ -17,8 +16,8 @@ from erasure.few_examples import few_examples
 from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wrapped
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
-from harness.result_fields import Endings, stuck, untrained
-from harness.results.arrange import panels, rows_of
+from harness.result_fields import Count, Endings, never_improved, on_plateau
+from harness.results.arrange import Comparison
 from harness.results.columns import (
     RUN,
     SEEDS,
@@ -27,6 +26,7 @@ from harness.results.columns import (
     Row,
     csv_only,
     difference,
+    incomplete,
     incomplete_remarks,
     number,
     seeds_of,
@@ -36,7 +36,6 @@ from harness.results.columns import (
 )
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
-from harness.results.run_labels import Label
 from harness.results.run_settings import setting, whole
 from harness.results.table import Table
 from harness.statistics import LEVEL, deviation_over
@@ -52,8 +51,13 @@ _TRAININGS: Mapping[
     "published_units": ("trainings", "trainings of all sizes"),
     "test_loss_bits": ("final", "trainings on the whole split"),
 }
+_KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a result
+    "coding": lambda result: result.coding,
+    "trainings": lambda result: result.trainings,
+    "final": lambda result: result.trainings[-1:],
+}
 _HAPPENED = {
-    "untrained": "the untrained network was scored, as the validation loss never improved",
+    "never_improved": "the untrained network was scored, as the validation loss never improved",
     "on_plateau": "the training loss stayed at the label entropy until training stopped: the number does not say what "
     "the network can learn",
 }
@@ -73,7 +77,8 @@ _CROSSING = csv_only("crossing_size", "crossing_epoch")
 _CSV_ALONE = (
     csv_only("dataset", "setting"),
     RUN,
-    csv_only("incomplete", "coding_on_plateau", "trainings_on_plateau", "final_on_plateau"),
+    Column("", record=lambda row: {"incomplete": incomplete(row)}),
+    Column("", record=lambda row: {f"{kind}_on_plateau": str(row["on_plateau"][kind]) for kind in _KINDS}),
     csv_only("certificate.train.out_of_range", "seconds"),
     csv_only(
         *(f"certificate.test.order_{name}_{p}" for p in (1, 2, 3, 4) for name in ("shares", "errors", "z_scores"))
@@ -127,53 +132,47 @@ COLUMNS = {column.name: column for column in FINALS}
 
 
 def table_of(
-    frame: pd.DataFrame,
+    comparison: Comparison,
     names: Sequence[str] = (),
-    codes: Sequence[Column] = (),
+    further: Sequence[Column] = (),
     on_request: Sequence[Column] = (),
-    notes_of_codes: Notes = lambda _: (),
+    further_notes: Notes = lambda _: (),
 ) -> Table:
     """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
 
     Args:
-        frame: the runs (`harness.results.arrange`).
+        comparison: the runs.
         names: columns to show, the usual ones by default; those that are not there or empty are not shown.
-        codes: further columns.
+        further: columns that stand before those of this module.
         on_request: columns that CSV has only where they are shown.
-        notes_of_codes: further notes on finished rows.
+        further_notes: further notes on finished rows.
     """
-    possible = {column.name: column for column in (*codes, *on_request, *FINALS)}
+    possible = {column.name: column for column in (*further, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
-    rows = measured(frame)
+    rows = measured(comparison)
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
-    notes = _notes(shown, [row for row in rows if row["runs"]], notes_of_codes)
-    also = (*WHO, *_CSV_ALONE, *codes, *FINALS)
-    return Table.of(rows[0]["table"], (*WHO, *shown, SEEDS), rows, notes, also, rows[0]["title"], remarks)
+    notes = _notes(shown, [row for row in rows if row["runs"]], further_notes)
+    also = (*WHO, *_CSV_ALONE, *further, *FINALS)
+    named = comparison.names
+    return Table.of(named.table, (*WHO, *shown, SEEDS), rows, notes, also, named.title, remarks)
 
 
-def measured(frame: pd.DataFrame) -> list[Row]:
-    """Return the rows of a frame with counts of their trainings, and where they cross their control's losses."""
-    controls = controls_of(frame)
-    return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in rows_of(frame)]
+def measured(comparison: Comparison) -> list[Row]:
+    """Return the rows with counts of their trainings, and where they cross their control's losses."""
+    controls = comparison.controls
+    return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in comparison.rows]
 
 
-def controls_of(frame: pd.DataFrame) -> dict[Label, Row]:
-    """Return the row of each model with which its others are compared."""
-    return {row["model"]: row for row in rows_of(frame) if row["is_control"]}
-
-
-def _counts(row: Row) -> dict[str, str]:
-    """Return "3 of 5" where that many trainings stayed on the plateau, or kept their initial weights; else ""."""
-    counts = {}
-    of: Mapping[str, Callable[[Any], Sequence[Endings]]] = {
-        "coding": lambda result: result.coding,
-        "final": lambda result: result.trainings[-1:],
-        "trainings": lambda result: result.trainings,
+def _counts(row: Row) -> dict[str, dict[str, Count]]:
+    """Return, by kind of training, how many stayed on the plateau, and how many kept their initial weights."""
+    trainings = {
+        kind: [(training, s) for result, s in row["members"].values() for training in trainings_of(result)]
+        for kind, trainings_of in _KINDS.items()
     }
-    for name, trainings_of in of.items():
-        trainings = [(training, s) for result, s in row["members"].values() for training in trainings_of(result)]
-        counts |= {f"{name}_on_plateau": stuck(trainings), f"{name}_untrained": untrained(trainings)}
-    return counts
+    return {
+        "on_plateau": {kind: on_plateau(of_kind) for kind, of_kind in trainings.items()},
+        "never_improved": {kind: never_improved(of_kind) for kind, of_kind in trainings.items()},
+    }
 
 
 def _crossings(row: Row, control: Row | None) -> dict[str, int | None]:
@@ -202,12 +201,12 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
     sentences = []
     for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
         for count, happened in _HAPPENED.items():
-            of = [f"{who(row, rows)}: in {row[f'{kind}_{count}']}" for row in rows if row[f"{kind}_{count}"]]
+            of = [f"{who(row, rows)}: in {row[count][kind]}" for row in rows if row[count][kind]]
             sentences += [f"{'; '.join(of)} {trainings} {happened}."] if of else []
     return sentences
 
 
-def _notes(shown: Sequence[Column], rows: Sequence[Row], notes_of_codes: Notes) -> list[str]:
+def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     compared = [column.name for column in shown if column.name.endswith("_difference")]
     differences = [row[name] for name in compared for row in rows if row[name]]
@@ -221,7 +220,7 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], notes_of_codes: Notes) 
         "table).": any(one.significant for one in differences),
         "train=published codes with losses on a part of the training examples, and reports as test loss the last of "
         "them, of networks that were trained on the parts before.": ("train", "published") in presets,
-        **dict.fromkeys([*_few_examples_notes(rows), *_held_out_notes(rows), *notes_of_codes(rows)], True),
+        **dict.fromkeys([*_few_examples_notes(rows), *_held_out_notes(rows), *further_notes(rows)], True),
         # by how much: docs/guide/results.md
         "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
     }
@@ -274,15 +273,15 @@ def _erased_order(train: Certificate) -> int:
     return 2 if train.covariance_gap <= _EQUAL else 1
 
 
-def figures_of(table: pd.DataFrame) -> dict[str, Drawing]:
+def figures_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return the figure of loss curves, by its caption, where there are any."""
-    shown = [panel for panel in panels(table) if any(row["curves"] for row in panel[1])]
+    shown = [panel for panel in comparison.panels if any(row["curves"] for row in panel[1])]
     return {"loss curves": (draw_loss_curves, shown)} if shown else {}
 
 
-def sections(tables: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
+def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
     """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
-    return sections_of_tables(tables, partial(table_of, names=names), figures_of)
+    return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
 def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
@@ -290,7 +289,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
     with figure_of_panels(path, len(shown)) as (figure, axes):
         for (title, rows), ax in zip(shown, axes, strict=True):
             for row in rows:
-                curves, missing = [*row["curves"].values()], row["incomplete"]
+                curves, missing = [*row["curves"].values()], incomplete(row)
                 width = line_width(colours, row["eraser"])
                 look: Any = {"color": colours[row["eraser"]], "linestyle": "--" if missing else "-"}
                 for curve in curves[: len(curves) if len(curves) > 1 else 0]:

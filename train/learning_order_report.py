@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
-from harness.results.arrange import rows_of
+from harness.results.arrange import Comparison
 from harness.results.columns import WHO, Column, Row, spread, values, word
 from harness.results.run_labels import Label
 from harness.results.table import Table
@@ -159,14 +158,13 @@ _COLUMNS = (
 )
 
 
-def table_of(frame: pd.DataFrame) -> Table:
+def table_of(comparison: Comparison) -> Table:
     """Tabulate a row for each run and sample."""
-    entries = rows_of(frame)
-    rows = [row for entry in entries for row in _rows(entry)]
+    rows = [row for entry in comparison.rows for row in _rows(entry)]
     caption = [_CAPTION, *deviation_over(row["of"] for row in rows)]
     ahead = _column("ahead of means", "ahead_of_means_step", ",.0f")
     also = (word("dataset", "dataset"), word("setting", "setting"), ahead)
-    return Table.of("learning_order", _COLUMNS, rows, caption, also, entries[0]["title"])
+    return Table.of("learning_order", _COLUMNS, rows, caption, also, comparison.names.title)
 
 
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:

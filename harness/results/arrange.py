@@ -1,22 +1,20 @@
-"""Runs arranged for comparison: a frame for each command, dataset and setting, a row for each model and eraser."""
+"""Runs arranged for comparison: by command, dataset and setting, a row for each model and eraser."""
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from conf import Options
-from conf.commands import command_of, config_of
-from conf.run_identity import identifying
 from harness.result import Result, TrainedResult
 from harness.results.columns import Row
 from harness.results.comparison import differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, eraser_colours, labels, usual_colours
-from harness.results.run_settings import setting
-from harness.results.table_names import CODES, tables_of_runs
+from harness.results.run_settings import model_of_row
+from harness.results.table_names import TableNames, tables_of_runs
 from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
@@ -24,7 +22,47 @@ log = logging.getLogger(__name__)
 COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control rows have
 
 
-def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[pd.DataFrame]:
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one command, dataset and setting: the content of a table and of its figures.
+
+    Attributes:
+        names: the names of the table.
+        rows: a row per model and eraser. Erasers come in the order of `label_order`, model by model. A row has
+            `dataset`, `model` and `eraser` (`Label`), and `setting`;
+            the columns of `Results.runs`, each a list with a value per seed, where no seed counts twice;
+            `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
+            `curves`, by seed the loss curve of the training on everything, as far as there are any;
+            `is_control`, whether the model's other rows are compared with it;
+            `seeds_of_model`, how many seeds the rows of the model have, finished or not;
+            `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm`
+            for the table) and `bits_per_label_model_difference` to the first finished model under the same eraser,
+            each None where nothing is compared.
+    """
+
+    names: TableNames
+    rows: Sequence[Row]
+
+    @property
+    def finished(self) -> list[Row]:
+        """The rows of which something has finished."""
+        return [row for row in self.rows if row["runs"]]
+
+    @property
+    def panels(self) -> list[tuple[str, list[Row]]]:
+        """The finished rows as panels of a figure: a model's name, and its rows."""
+        models: dict[Label, list[Row]] = {}
+        for row in self.finished:
+            models.setdefault(row["model"], []).append(row)
+        return [(model.display, rows) for model, rows in models.items()]
+
+    @property
+    def controls(self) -> dict[Label, Row]:
+        """The row of each model with which its others are compared."""
+        return {row["model"]: row for row in self.rows if row["is_control"]}
+
+
+def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
     """Arrange runs of any commands by command, dataset and setting, a row per model and eraser.
 
     A label is the part's name, and the fewest options that tell it from others of the name.
@@ -32,73 +70,47 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     Args:
         runs: a sweep's results, or what was found in folders.
         note: called with a line on each run or file that is left out.
-
-    Returns:
-        A frame for each table. Erasers come in the order of `label_order`, model by model. Columns:
-        those of `TableNames`;
-        `model` and `eraser` (`Label`);
-        those of `Results.runs`, each a list with a value per seed, where no seed counts twice;
-        `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
-        `curves`, by seed the loss curve of the training on everything, as far as there are any;
-        `is_control`, whether the model's other rows are compared with it;
-        `incomplete`, a state or "2 of 5 seeds", where something is missing;
-        `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm` for
-        the table) and `bits_per_label_model_difference` to the first finished model under the same eraser, each None
-        where nothing is compared.
     """
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
-    return [_frame(of_table, note).assign(**names._asdict()) for names, of_table in tables_of_runs(stored)]
+    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(stored)]
 
 
-def rows_of(table: pd.DataFrame) -> list[Row]:
-    """Return the rows of a table as mappings."""
-    return table.to_dict("records")  # pyright: ignore[reportReturnType]
-
-
-def finished(table: pd.DataFrame) -> list[Row]:
-    """Return the rows of which something has finished."""
-    return [row for row in rows_of(table) if row["runs"]]
-
-
-def panels(table: pd.DataFrame) -> list[tuple[str, list[Row]]]:
-    """Return the finished rows as panels of a figure: a model's name, and its rows."""
-    models: dict[Label, list[Row]] = {}
-    for row in finished(table):
-        models.setdefault(row["model"], []).append(row)
-    return [(model.display, rows) for model, rows in models.items()]
-
-
-def colours_of(tables: Iterable[pd.DataFrame]) -> dict[Label, str]:
+def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:
     """Return the colours of all erasers, in the order of `label_order`."""
-    return eraser_colours(sorted({eraser for table in tables for eraser in table["eraser"]}, key=label_order))
+    return eraser_colours(sorted({row["eraser"] for one in comparisons for row in one.rows}, key=label_order))
 
 
-def _frame(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
+def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]:
     """Return the runs of a table as rows by model and eraser, compared with the control of their model."""
     cells: dict[tuple[Label, Label], list[StoredRun]] = {}
     for model, eraser, run in _newest(runs, note):
         cells.setdefault((model, eraser), []).append(run)
-    rows = [{"model": model, "eraser": eraser, **_of_runs(of_cell, note)} for (model, eraser), of_cell in cells.items()]
+    of_table = {"dataset": names.dataset, "setting": names.setting}
+    rows = [
+        {**of_table, "model": model, "eraser": eraser, **_of_runs(of_cell, note)}
+        for (model, eraser), of_cell in cells.items()
+    ]
     controls = {row["model"]: i for i, row in reversed([*enumerate(rows)]) if row["eraser"].name == "control"}
     by_seed = run_frame(run for row in rows for run in row["runs"])
     by_seed["row"] = [i for i, row in enumerate(rows) for run in row["runs"] for _ in run.seeds]
     by_seed = by_seed.drop_duplicates(["row", "seed"])
+    seeds: dict[Label, set[int]] = {}
+    for row in rows:
+        seeds.setdefault(row["model"], set()).update(*(run.seeds for run in (*row["runs"], *row["unfinished"])))
     for i, row in enumerate(rows):
         of_row = by_seed[by_seed["row"] == i]
         row |= {name: of_row[name].tolist() for name in map(str, of_row) if name not in row}
         row["is_control"] = controls.get(row["model"]) == i
-        row["incomplete"] = _incomplete(row, [one for one in rows if one["model"] == row["model"]])
+        row["seeds_of_model"] = len(seeds[row["model"]])
     for part in ("model", "eraser"):
         by_seed[part] = [rows[i][part] for i in by_seed["row"].tolist()]
     compared = _differences(by_seed, rows, note)
-    return pd.DataFrame(
-        [row | {name: of.get(i) for name, of in compared.items()} for i, row in enumerate(rows)], dtype=object
-    )
+    return [row | {name: of.get(i) for name, of in compared.items()} for i, row in enumerate(rows)]
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
     """Return model, eraser and run in the order of rows; of runs that differ in nothing else, only the newest."""
-    models = labels([model_of(run.config) for run in runs], ("model",))
+    models = labels([model_of_row(run.config) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
         zip(models, erasers, runs, strict=True),
@@ -139,22 +151,6 @@ def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
         },
         "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
     }
-
-
-def _incomplete(row: Row, of_model: Sequence[Row]) -> str:
-    """Say what is missing of the seeds that the rows of a model have; empty if nothing."""
-    if not row["runs"]:
-        return row["unfinished"][0].state
-    seeds = {seed for one in of_model for run in (*one["runs"], *one["unfinished"]) for seed in run.seeds}
-    finished = {seed for run in row["runs"] for seed in run.seeds}
-    return f"{len(finished)} of {len(seeds)} seeds" if len(finished) < len(seeds) else ""
-
-
-def model_of(config: Options) -> Options:
-    """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
-    codes = {key: value for key, value in setting(config).items() if key in CODES}
-    counted, rows = identifying(config), config_of(command_of(config)).row_sections
-    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

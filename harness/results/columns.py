@@ -1,6 +1,6 @@
 """Columns of tables, each defined once: what a cell shows of a row, and what CSV has of it.
 
-A row is one of a frame (`harness.results.arrange`). Columns of one command stand with that command.
+A row is one of a `Comparison` (`harness.results.arrange`). Columns of one command stand with that command.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 from harness.results.run_labels import display_name
 from harness.statistics import Difference, Spread
 
-Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
+Row = Mapping[str, Any]  # by name a value for all seeds, or a list with one for each; None where unknown
 OverSeeds = Callable[[Sequence[Any]], Any]
 Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
 _UNKNOWN = Difference(0.0, None, 1.0).record()
@@ -20,7 +20,7 @@ _UNKNOWN = Difference(0.0, None, 1.0).record()
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a heading, and the text and the numbers of a frame's row.
+    """A column of a table: a heading, and the text and the numbers of a row.
 
     Attributes:
         heading: the text above the column.
@@ -124,7 +124,15 @@ def who(row: Row, rows: Sequence[Row]) -> str:
     return ", ".join(row[part].display for part in (*several, "eraser"))
 
 
+def incomplete(row: Row) -> str:
+    """Return a state or "2 of 5 seeds" where a row has no result, or fewer seeds than others of the model."""
+    if not row["runs"]:
+        return row["unfinished"][0].state
+    seeds, of_model = seeds_of(row), row["seeds_of_model"]
+    return f"{seeds} of {of_model} seeds" if seeds < of_model else ""
+
+
 def incomplete_remarks(rows: Sequence[Row]) -> list[str]:
     """Say which rows have no result, or fewer seeds than others of the model."""
-    incomplete = [f"{who(row, rows)} ({row['incomplete']})" for row in rows if row["incomplete"]]
-    return [f"Not finished: {'; '.join(incomplete)}."] if incomplete else []
+    unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := incomplete(row))]
+    return [f"Not finished: {'; '.join(unfinished)}."] if unfinished else []

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from harness.results.arrange import colours_of, finished, panels
+from harness.results.arrange import Comparison, colours_of
 from harness.results.columns import Row
 from harness.results.run_labels import Label
 from harness.results.table import Table
@@ -29,22 +27,22 @@ def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colour
     ]
 
 
-def draw_each(draw: Callable[..., Path], tables: Sequence[pd.DataFrame], path: Path) -> None:
+def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
     """Draw a figure of a sweep's only table to a path, or of each to that path with its name; print the paths."""
-    colours = colours_of(tables)
-    for table in tables:
-        to = path if len(tables) == 1 else path.with_stem(f"{path.stem}-{table['table'].iat[0]}")
-        for drawn in draw_parts(draw, panels(table), colours, to):
+    colours = colours_of(comparisons)
+    for one in comparisons:
+        to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.names.table}")
+        for drawn in draw_parts(draw, one.panels, colours, to):
             print(f"figure: {drawn}")
 
 
 def sections_of_tables(
-    tables: Sequence[pd.DataFrame],
-    table_of: Callable[[pd.DataFrame], Table],
-    figures_of: Callable[[pd.DataFrame], Mapping[str, Drawing]],
+    comparisons: Sequence[Comparison],
+    table_of: Callable[[Comparison], Table],
+    figures_of: Callable[[Comparison], Mapping[str, Drawing]],
 ) -> list[Section]:
     """Return a section for each table, the largest first."""
-    return [(table_of(one), figures_of(one)) for one in sorted(tables, key=lambda one: -len(finished(one)))]
+    return [(table_of(one), figures_of(one)) for one in sorted(comparisons, key=lambda one: -len(one.finished))]
 
 
 def line_width(colours: Colours, eraser: Label) -> float:

@@ -19,7 +19,7 @@ from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import Result
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_settings import comparable, flatten, setting, setting_text
+from harness.results.run_settings import as_text, comparable, flatten, setting
 
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (
@@ -134,7 +134,7 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
         "command": run.command,
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
-        "setting": setting_text(config),
+        "setting": as_text(setting(config)),
         "pair_id": pair_id(result),
         "model_pair_id": pair_id(result, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),

@@ -24,22 +24,29 @@ class StoredRun:
     """A run's directory and what it holds: a result, or the configuration of a run that has none.
 
     Attributes:
-        id: name of the run.
         directory: where it is.
         config: its configuration.
-        command: its command.
-        seeds: its seeds.
         result: None while it has not finished.
         state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
     """
 
-    id: str
     directory: Path
     config: Options
-    command: str
-    seeds: Sequence[int]
     result: Result | None
     state: str = "finished"
+
+    @property
+    def id(self) -> str:
+        """Name of the run, which is that of its directory."""
+        return self.directory.name
+
+    @property
+    def command(self) -> str:
+        return command_of(self.config) if self.result is None else self.result.command
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return self.config["seeds"] if self.result is None else self.result.seeds
 
     @property
     def started(self) -> float:
@@ -61,8 +68,7 @@ class StoredRun:
     @classmethod
     def finished(cls, result: Result, directory: Path | None = None) -> "StoredRun":
         """Return a finished run; `directory` is where its result was written unless it has moved."""
-        directory = directory or result.directory
-        return cls(result.run_id, directory, result.config, result.command, result.seeds, result)
+        return cls(directory or result.directory, result.config, result)
 
 
 def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:
@@ -121,7 +127,7 @@ def _unfinished(directory: Path) -> StoredRun:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):
         state = "unfinished"
-    return StoredRun(directory.name, directory, config, command_of(config), config["seeds"], None, state)
+    return StoredRun(directory, config, None, state)
 
 
 def _better(first: StoredRun, second: StoredRun, note: Note) -> StoredRun:

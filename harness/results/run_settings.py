@@ -1,7 +1,7 @@
 """Options of runs that are compared: the setting that a table has, and what makes a row of it."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ from conf.commands import command_of, config_of
 from conf.groups import preset, readable
 from conf.run_identity import identifying
 from conf.schema import Config
+
+_CODE_OPTIONS = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")  # keys of a setting that differ within a table
 
 
 def setting(config: Options) -> Options:
@@ -56,10 +58,21 @@ def _complete(options: Options, kind: type) -> Options:
     return flatten({key: asdict(parts[key]()) | value if key in parts else value for key, value in options.items()})
 
 
-def setting_text(config: Options, without: Sequence[str] = ()) -> str:
-    """Return `setting` without the keys in `without`, as on a command line: "train=paper, train.lr=0.003"."""
-    shown = {key: value for key, value in setting(config).items() if key not in without}
-    return ", ".join(f"{key}={whole(value)}" for key, value in shown.items())
+def as_text(setting: Options) -> str:
+    """Return a setting as on a command line: "train=paper, train.lr=0.003"."""
+    return ", ".join(f"{key}={whole(value)}" for key, value in setting.items())
+
+
+def setting_of_table(config: Options) -> Options:
+    """Return the part of `setting` that all runs of a table share."""
+    return {key: value for key, value in setting(config).items() if key not in _CODE_OPTIONS}
+
+
+def model_of_row(config: Options) -> Options:
+    """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
+    codes = {key: value for key, value in setting(config).items() if key in _CODE_OPTIONS}
+    counted, rows = identifying(config), config_of(command_of(config)).row_sections
+    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
 
 
 def _unlike(options: Options, preset: Options) -> Options:

@@ -40,8 +40,8 @@ class Table:
         notes: sentences below the table, which other tables may have as well.
         headings: the text above each column.
         rows: cells as text.
-        columns: the columns, where the table was made from a frame.
-        frame: the rows as numbers.
+        columns: the columns, where the table was made by `of`.
+        values: the rows before they became text.
         records: the rows of CSV.
         title: the text above the table.
         remarks: sentences on rows, after the notes; each table has its own.
@@ -52,7 +52,7 @@ class Table:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     columns: Sequence[Column] = ()
-    frame: Sequence[Row] = ()
+    values: Sequence[Row] = ()
     records: Sequence[Record] = ()
     title: str = ""
     remarks: Sequence[str] = ()
@@ -62,22 +62,22 @@ class Table:
         cls,
         name: str,
         columns: Sequence[Column],
-        frame: Sequence[Row],
+        values: Sequence[Row],
         notes: Sequence[str] = (),
         also: Sequence[Column] = (),
         title: str = "",
         remarks: Sequence[str] = (),
     ) -> "Table":
-        """Make a table with a row per row of a frame, of the columns that are not empty.
+        """Make a table of rows, with the columns that are not empty.
 
         CSV has all of them, and before them the columns `also`.
         """
-        records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in frame]
-        shown = [column for column in columns if any(map(column.text, frame))]
-        rows = [[column.text(row) for column in shown] for row in frame]
+        records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in values]
+        shown = [column for column in columns if any(map(column.text, values))]
+        rows = [[column.text(row) for column in shown] for row in values]
         meanings = [f"{column.heading}: {column.meaning}." for column in shown if column.meaning]
         headings = [column.heading for column in shown]
-        return cls(name, [*meanings, *notes], headings, rows, shown, frame, records, title, remarks)
+        return cls(name, [*meanings, *notes], headings, rows, shown, values, records, title, remarks)
 
     def caption(self, without: Sequence[str] = ()) -> str:
         """Return the notes, but for some, and the remarks as one text."""

@@ -10,11 +10,8 @@ from conf.commands import COMMANDS
 from harness.result import TrainedResult
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
-from harness.results.run_settings import comparable, setting, setting_text, whole
+from harness.results.run_settings import as_text, comparable, setting, setting_of_table, whole
 from harness.results.table import file_name
-
-# keys of a setting that may differ within a table: shown in the row label
-CODES = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
 
 
 class TableNames(NamedTuple):
@@ -39,7 +36,7 @@ class TableNames(NamedTuple):
 
 def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
     """Divide runs by command, dataset and setting; return each part with its names, in the order of these."""
-    settings = [{key: value for key, value in setting(run.config).items() if key not in CODES} for run in runs]
+    settings = [setting_of_table(run.config) for run in runs]
     described = _datasets(runs)
     about = [
         {"command": {"name": run.command}, "dataset": dataset, "setting": of}
@@ -70,8 +67,8 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
 
 def _setting_text(runs: Sequence[StoredRun]) -> str:
     """Return the setting of a table's runs; the code goes unsaid where it differs between them."""
-    texts = {setting_text(run.config) for run in runs}
-    return texts.pop() if len(texts) == 1 else setting_text(runs[0].config, without=CODES)
+    texts = {as_text(setting(run.config)) for run in runs}
+    return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config))
 
 
 def _place(dataset: Options) -> str:

@@ -10,14 +10,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
-from harness.example_bits import Stored, read_stored
-from harness.results.arrange import finished, panels
+from harness.example_bits import ExampleTensors, read_example_tensors
+from harness.results.arrange import Comparison
 from harness.results.columns import Row
 from harness.results.read import Note
 from harness.results.run_labels import Label
@@ -25,20 +24,20 @@ from sample_info.agreement import pearson, spearman
 
 MAX_RUNS = 30  # largest group of runs whose agreement is shown
 
-Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
+ScoresByRun = Mapping[str, ExampleTensors | None]  # by run id; None for a run that cannot be compared
 
 
-def compare_scores(comparisons: Sequence[pd.DataFrame], note: Note) -> tuple[list[Row], list[Row]]:
+def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
     """Return how stored scores move between erasers and agree between networks; note files that are left out."""
-    runs = [run for one in comparisons for row in finished(one) for run in row["runs"]]
+    runs = [run for one in comparisons for row in one.finished for run in row["runs"]]
     scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
     return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
 
 
-def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | None:
+def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTensors | None:
     """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
     try:
-        stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
+        stored = read_example_tensors(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
         if stored is not None and list(stored.seeds) != list(seeds):
             raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
@@ -47,14 +46,14 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> Stored | N
     return stored
 
 
-def between_erasers(comparisons: Sequence[pd.DataFrame], scores: Scores) -> list[Row]:
+def between_erasers(comparisons: Sequence[Comparison], scores: ScoresByRun) -> list[Row]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
-        Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
+        Rows: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
     """
     moved = []
-    for entries in (entries for one in comparisons for _, entries in panels(one)):
+    for entries in (entries for one in comparisons for _, entries in one.panels):
         scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
         for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
@@ -79,7 +78,7 @@ def movement(first: Tensor, second: Tensor) -> Row:
 
 
 def between_networks(
-    comparisons: Sequence[pd.DataFrame], scores: Scores, note: Note, *, max_runs: int = MAX_RUNS
+    comparisons: Sequence[Comparison], scores: ScoresByRun, note: Note, *, max_runs: int = MAX_RUNS
 ) -> list[Row]:
     """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
 
@@ -90,11 +89,11 @@ def between_networks(
         max_runs: largest group that is compared; there may be thousands of runs.
 
     Returns:
-        Rows of a frame for each two runs and for each run with itself, between its seeds: `group`, whose runs share
+        Rows for each two runs and for each run with itself, between its seeds: `group`, whose runs share
         eraser and examples; labels; Pearson's correlation, mean over seeds.
     """
     groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
-    placed = [(row, run) for one in comparisons for row in finished(one) for run in row["runs"]]
+    placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]
     for row, run in placed:
         if (stored := scores[run.id]) is not None:
             examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))

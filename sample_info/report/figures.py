@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
@@ -25,6 +24,7 @@ from harness.figure_helpers import (
     note_below,
     wrapped,
 )
+from harness.results.arrange import Comparison
 from harness.results.columns import Row
 from harness.results.figures import Drawing
 from harness.results.run_labels import Label, display_name, palette
@@ -116,7 +116,7 @@ SummaryPanel = tuple[str, str, SummaryCurves]  # title, which accuracy (`accurac
 
 
 def figures_of(
-    comparisons: Sequence[pd.DataFrame], between_erasers: Sequence[Row], between_networks: Sequence[Row]
+    comparisons: Sequence[Comparison], between_erasers: Sequence[Row], between_networks: Sequence[Row]
 ) -> dict[str, Drawing]:
     """Return the figures that have panels, by the kinds of their tables."""
     summaries = [

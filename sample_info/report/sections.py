@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import pandas as pd
-
+from harness.results.arrange import Comparison
 from harness.results.columns import Column
 from harness.results.figures import Section
 from harness.results.read import Note
@@ -14,11 +13,11 @@ from sample_info.report.tables import tables_of
 COLUMNS: Mapping[str, Column] = {}  # that a report may be asked for: its tables always have all
 
 
-def sections(tables: Sequence[pd.DataFrame], _: Sequence[str], note: Note) -> list[Section]:
+def sections(comparisons: Sequence[Comparison], _: Sequence[str], note: Note) -> list[Section]:
     """Return a section for each kind of table; note files of scores that are left out."""
-    between = compare_scores(tables, note)
-    figures = {f"sample-info-{kind}": figure for kind, figure in figures_of(tables, *between).items()}
+    between = compare_scores(comparisons, note)
+    figures = {f"sample-info-{kind}": figure for kind, figure in figures_of(comparisons, *between).items()}
     return [
         (table, {"figure": figures[table.name]} if table.name in figures else {})
-        for table in tables_of(tables, *between)
+        for table in tables_of(comparisons, *between)
     ]

@@ -8,12 +8,10 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-import pandas as pd
-
 from conf import Options
 from harness.result import as_json
 from harness.result_fields import Part
-from harness.results.arrange import finished, rows_of
+from harness.results.arrange import Comparison
 from harness.results.columns import (
     RUN,
     SEEDS,
@@ -35,9 +33,9 @@ from harness.statistics import deviation_over
 from sample_info.result import SCORES, InformationResult, SummaryCurves
 
 
-def information(comparisons: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
+def information(comparisons: Sequence[Comparison]) -> list[tuple[Row, InformationResult]]:
     """Return the result of every run, and its row."""
-    runs = [(row, run.result) for one in comparisons for row in finished(one) for run in row["runs"]]
+    runs = [(row, run.result) for one in comparisons for row in one.finished for run in row["runs"]]
     return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
 
 
@@ -181,13 +179,13 @@ AGREEMENT = (
 
 
 def tables_of(
-    comparisons: Sequence[pd.DataFrame], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
+    comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
     runs = information(comparisons)
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
-    entries = [row for one in comparisons for row in rows_of(one)]
+    entries = [row for one in comparisons for row in one.rows]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
     estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
     attribution = _parts(runs, "attribution", "method")
@@ -206,13 +204,13 @@ def tables_of(
 
 
 def _table(
-    kind: str, title: str, columns: Sequence[Column], caption: str, frame: Sequence[Row], who: Sequence[Column] = WHO
+    kind: str, title: str, columns: Sequence[Column], caption: str, rows: Sequence[Row], who: Sequence[Column] = WHO
 ) -> Table:
-    over = [] if kind == "summaries" else deviation_over(map(seeds_of, frame))  # those are over draws, too
+    over = [] if kind == "summaries" else deviation_over(map(seeds_of, rows))  # those are over draws, too
     shown = [DATASET, *who, *columns]
-    remarks = incomplete_remarks(frame) if kind == "runs" else []
+    remarks = incomplete_remarks(rows) if kind == "runs" else []
     return Table.of(
-        f"sample-info-{kind}", shown, frame, [caption, *over], [RUN] if who else [], f"sample_info: {title}", remarks
+        f"sample-info-{kind}", shown, rows, [caption, *over], [RUN] if who else [], f"sample_info: {title}", remarks
     )
 
 

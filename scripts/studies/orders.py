@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.atomic_files import write_text
-from harness.result_fields import stuck
+from harness.result_fields import Count, on_plateau
 from harness.results.arrange import label_order
 from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
@@ -64,10 +64,10 @@ def tabulated(runs: Runs) -> Table:
         left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
         rows.append([eraser.display, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
     remarks = [
-        f"{display_name(model)}, {eraser.display}: {of} seeds never left the plateau."
+        f"{display_name(model)}, {eraser.display}: {count} seeds never left the plateau."
         for eraser in erasers
         for model in models
-        if (eraser, model) in runs and (of := _on_plateau(runs[eraser, model]))
+        if (eraser, model) in runs and (count := _on_plateau(runs[eraser, model]))
     ]
     headings = ["eraser", "orders left, %", *map(display_name, models)]
     return Table("orders", [_CAPTION], headings, rows, remarks=remarks)
@@ -83,8 +83,8 @@ def _cell(result: MdlResult) -> str:
     return f"{training:.2f} | {test:.2f}"
 
 
-def _on_plateau(result: MdlResult) -> str:
-    return stuck([(result.trainings[-1], s) for s in range(len(result.seeds))])
+def _on_plateau(result: MdlResult) -> Count:
+    return on_plateau([(result.trainings[-1], s) for s in range(len(result.seeds))])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 
 from conf.compose import composed
 from mdl.__main__ import COMMAND as MDL
-from mdl.settings import READ, MdlConfig, MdlSettings, ReplaySettings
+from mdl.settings import READ, LabelCode, MdlConfig, MdlSettings, ReplaySettings
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from sample_info.settings import (
     DataSettings,
@@ -26,10 +26,10 @@ from train.settings import PublishedSettings, TrainSettings
 
 TINY = ["eraser=control", "mdl=quick", "seeds=[0]", "logger.mode=disabled", "device=cpu"]
 CODES = {  # command lines of a few seconds
-    "kernel": ["model=kernel"],
-    "train.protocol=published": ["train=published", "train.max_epochs=2", "train.precision=float32"],
-    "mdl.code=replay": ["model=linear", "mdl.code=replay", "mdl.replay.streams=2", "mdl.replay.batch=400"],
-    "mdl.code=blocks": ["model=linear", "train=quick", "train.max_epochs=2"],
+    LabelCode.KERNEL: ["model=kernel"],
+    LabelCode.PUBLISHED: ["train=published", "train.max_epochs=2", "train.precision=float32"],
+    LabelCode.REPLAY: ["model=linear", "mdl.code=replay", "mdl.replay.streams=2", "mdl.replay.batch=400"],
+    LabelCode.BLOCKS: ["model=linear", "train=quick", "train.max_epochs=2"],
 }
 # where settings are composed, hashed and stored, and where they are looked at only to choose or to check
 NOT_COMPUTING = ("dataclasses", "conf.", "harness.", "mdl.__main__", "train.settings", "sample_info.settings")
@@ -148,7 +148,7 @@ def options_of(kind: type, group: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("code", READ)
-def test_each_code_reads_what_it_says(command, code: str) -> None:
+def test_each_code_reads_what_it_says(command, code: LabelCode) -> None:
     kinds = {TrainSettings: "train", MdlSettings: "mdl", PublishedSettings: "train", ReplaySettings: "mdl"}
     options = {field: option for kind, group in kinds.items() for field, option in options_of(kind, group).items()}
     with recorded(*kinds) as read:

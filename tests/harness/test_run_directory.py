@@ -14,7 +14,7 @@ from erasure.store.lease import Lease, LeaseLostError
 from harness.experiment import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.results.arrange import arrange, rows_of
+from harness.results.arrange import arrange
 from harness.results.columns import Row
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
@@ -72,7 +72,7 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     assert result is not None
 
     def entry() -> Row:
-        (only,) = rows_of(arrange([result])[0])
+        (only,) = arrange([result])[0].rows
         return only
 
     assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]

@@ -87,15 +87,15 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code, loaded = block_code_run.code, []
+    code_labels, loaded = block_code_run.code_labels, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
         validation.labels.copy_(validation.labels.flip(0))
         loaded.append(prepared)
-        return code(prepared, *rest)
+        return code_labels(prepared, *rest)
 
-    monkeypatch.setattr(block_code_run, "code", poisoned)
+    monkeypatch.setattr(block_code_run, "code_labels", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
     ensemble, train = loaded[0].ensemble, loaded[0].data["train"]
     trained_on = permutations([0, 1], len(train))[:, : -num_held_out(len(train))]

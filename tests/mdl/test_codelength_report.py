@@ -10,7 +10,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -18,7 +17,7 @@ from matplotlib.text import Text
 from harness.result import Result
 from harness.result_fields import SharpDrops
 from harness.results import compare, load
-from harness.results.arrange import arrange, colours_of, finished, panels, rows_of
+from harness.results.arrange import Comparison, arrange, colours_of
 from harness.results.read import StoredRun, read_runs
 from mdl.codelength_report import COLUMNS, draw_learning_curves, draw_scaling, scaling_panels, table_of
 from mdl.result import MdlResult
@@ -38,12 +37,12 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> pd.DataFrame:
+def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
     (only,) = arrange(runs)
     return only
 
 
-def comparison(*arguments: Any, **options: Any) -> pd.DataFrame:
+def comparison(*arguments: Any, **options: Any) -> Comparison:
     return compared(results(*arguments, **options))
 
 
@@ -81,7 +80,7 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
     below = COLUMNS["crossing"]
-    assert [below.text(entry) for entry in finished(alike)] == ["", ""]
+    assert [below.text(entry) for entry in alike.finished] == ["", ""]
 
 
 def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
@@ -128,19 +127,19 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         ([0.0, 0.0], [None, None], ["0.00", ""]),
     ):
         drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
-        (entry,) = rows_of(compared([replace(control, sharp_drop=drops)]))
+        (entry,) = compared([replace(control, sharp_drop=drops)]).rows
         assert [COLUMNS[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
 def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
     control, _ = results(tmp_path)
     curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
-    (entry,) = rows_of(compared([replace(control, curve=curve)]))
+    (entry,) = compared([replace(control, curve=curve)]).rows
     assert entry["untrained"] == [4, 2]  # of four sizes
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = rows_of(comparison(tmp_path))
+    control, _ = comparison(tmp_path).rows
     gap, test_gap = COLUMNS["certificate.train.covariance_gap"], COLUMNS["certificate.test.mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
@@ -170,7 +169,7 @@ def test_a_sentence_says_how_often_the_untrained_network_was_scored(tmp_path: Pa
 def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
     write_run(tmp_path)
     (block,) = arrange(read_runs([tmp_path]))
-    assert rows_of(block)[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
+    assert block.rows[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
     assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
     paper = table_of(block, ["published_units"])
     assert "Table 16's unit" in paper.markdown()
@@ -217,7 +216,7 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     (block,) = arrange(read_runs([tmp_path]))
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw_scaling("width", scaling_panels(finished(block), "width"), colours_of([block]), tmp_path / "scaling.svg")
+    draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
     assert [ax.get_ylabel().splitlines()[0] for ax in drawn[0].axes] == [
         "codelength ± std", "increase over control ± s.e.",
     ]  # fmt: skip
@@ -233,11 +232,11 @@ def test_panels_over_a_size_are_of_models_that_have_it(tmp_path: Path) -> None:
         write_small_run(tmp_path, "control", options={"width": width, "depth": 0})
     (block,) = arrange(read_runs([tmp_path]))
     for option in ("activation", "depth", "channels"):  # no number, not positive, none
-        assert scaling_panels(finished(block), option) == []
+        assert scaling_panels(block.finished, option) == []
 
 
-def draw(shown: pd.DataFrame, path: Path) -> None:
-    draw_learning_curves(panels(shown), colours_of([shown]), path)
+def draw(shown: Comparison, path: Path) -> None:
+    draw_learning_curves(shown.panels, colours_of([shown]), path)
 
 
 def test_learning_curves_have_a_panel_per_model_and_one_of_costs(tmp_path: Path, monkeypatch) -> None:

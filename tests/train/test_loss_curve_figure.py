@@ -4,17 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from harness.results.arrange import arrange, colours_of, panels
+from harness.results.arrange import Comparison, arrange, colours_of
 from tests.made_up_runs import write_run
 from train.final_losses_report import _epoch_axis, draw_loss_curves
 from train.result import TrainResult
 
 
-def comparison(root: Path) -> pd.DataFrame:
+def comparison(root: Path) -> Comparison:
     """Control and QLEACE, whose second seed never left the plateau."""
     results = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
@@ -29,7 +28,7 @@ def test_loss_curves_have_the_axis_of_epochs(tmp_path: Path, monkeypatch: pytest
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     shown = comparison(tmp_path)
-    draw_loss_curves(panels(shown), colours_of([shown]), tmp_path / "loss_curves.png")
+    draw_loss_curves(shown.panels, colours_of([shown]), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title() == "MLP"
     assert ax.get_xlim() == (0, 49)

@@ -13,7 +13,7 @@ from erasure.matched_samples import counterpart
 from erasure.store.checked_files import load_tensors, read_json
 from harness.result import read_result
 from harness.results import load
-from harness.results.arrange import arrange, rows_of
+from harness.results.arrange import arrange
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
@@ -62,7 +62,7 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
     result = read_result(paths[1])
     assert isinstance(result, TrainResult)
-    (entry,) = rows_of(arrange([result])[0])
+    (entry,) = arrange([result])[0].rows
     assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
 from harness.result import Result
 from harness.result_fields import Timing
-from harness.results.arrange import arrange, finished, rows_of
-from harness.results.columns import Row
+from harness.results.arrange import Comparison, arrange
+from harness.results.columns import Row, incomplete
 from harness.results.read import StoredRun, read_runs
 from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
@@ -41,17 +40,17 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
     return made_up(config=sections | {"runs_dir": "nowhere"} | config)
 
 
-def models_of(comparison: pd.DataFrame) -> list[str]:
-    return [*dict.fromkeys(str(entry["model"]) for entry in rows_of(comparison))]
+def models_of(comparison: Comparison) -> list[str]:
+    return [*dict.fromkeys(str(entry["model"]) for entry in comparison.rows)]
 
 
-def erasers_of(comparison: pd.DataFrame) -> list[str]:
-    return [*dict.fromkeys(str(entry["eraser"]) for entry in rows_of(comparison))]
+def erasers_of(comparison: Comparison) -> list[str]:
+    return [*dict.fromkeys(str(entry["eraser"]) for entry in comparison.rows)]
 
 
 def entry(*runs: StoredRun) -> Row:
     (only,) = arrange(runs)
-    (entry,) = rows_of(only)
+    (entry,) = only.rows
     return entry
 
 
@@ -71,12 +70,13 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
     assert sorted(one["test_loss_bits"]) == [0.5, 2.0, 3.0]
     assert {seed: result.final.loss_bits[s] for seed, (result, s) in one["members"].items()} == {0: 0.5, 2: 2.0, 3: 3.0}
     assert one["curves"][2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
-    assert one["incomplete"] == ""
+    assert incomplete(one) == ""
 
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
-    started = StoredRun("x", tmp_path, stored_run(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
-    assert (entry(started)["incomplete"], entry(started)["seed"]) == ("interrupted", [])
+    config = stored_run(tmp_path, [0], [1.0]).config | {"seeds": [0]}
+    started = StoredRun(tmp_path / "x", config, None, "interrupted")
+    assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
@@ -90,9 +90,9 @@ def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> No
 
 def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
     (grid,) = arrange([result({"name": "leace"}), result(model={"name": "linear"}), result()])
-    shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in rows_of(grid)]
+    shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.rows]
     assert shown == [("linear", "control", True), ("mlp", "control", True), ("mlp", "leace", False)]
-    assert {entry["incomplete"] for entry in rows_of(grid)} == {""}
+    assert {incomplete(entry) for entry in grid.rows} == {""}
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
@@ -106,18 +106,18 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
     grids = arrange([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
     settings = ("train=default", "train=quick", "train=quick, train.lr=0.5")
-    assert [grid["title"].iat[0] for grid in grids] == [f"train: digits, {setting}" for setting in settings]
+    assert [grid.names.title for grid in grids] == [f"train: digits, {setting}" for setting in settings]
     assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
     assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
     (grid,) = arrange(coded)  # but not those that differ in the code of the labels
-    assert rows_of(grid)[0]["setting"] == "train.lr=0.1, mdl=paper"
+    assert grid.rows[0]["setting"] == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
 def test_headings_are_written_as_people_write_them() -> None:
     def heading(**parts: dict) -> str:
-        return str(arrange([result(**parts)])[0]["heading"].iat[0])
+        return arrange([result(**parts)])[0].names.heading
 
     quick = {"train": keys("train", "quick")}
     assert heading(**quick) == "Digits, quick"
@@ -128,7 +128,7 @@ def test_headings_are_written_as_people_write_them() -> None:
 
 def test_equal_headings_have_the_options_that_tell_them_apart() -> None:
     grids = arrange([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)])
-    headings = sorted(str(grid["heading"].iat[0]) for grid in grids)
+    headings = sorted(grid.names.heading for grid in grids)
     assert headings == ["Digits, quick: training (lr=0.25)", "Digits, quick: training (lr=0.5)"]
 
 
@@ -137,11 +137,11 @@ def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
         return result(dataset={"name": "arrays", "path": path})
 
     first, second = arrange([arrays("a/x.npz"), arrays("b/x.npz")])
-    assert sorted(str(each["title"].iat[0]) for each in (first, second)) == [
+    assert sorted(each.names.title for each in (first, second)) == [
         f"train: arrays (path={path}), train.lr=0.1" for path in ("a/x.npz", "b/x.npz")
     ]
     first, second = arrange([arrays("a/x.npz"), arrays("b/y.npz")])
-    assert {str(rows_of(each)[0]["dataset"]) for each in (first, second)} == {
+    assert {str(each.rows[0]["dataset"]) for each in (first, second)} == {
         "arrays (path=x.npz)", "arrays (path=y.npz)",
     }  # fmt: skip
 
@@ -151,12 +151,12 @@ def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_t
         return result(dataset={"name": "image_folder", "root": root, "size": 16})
 
     (one,) = arrange([folder("data/cifar10"), folder("/elsewhere/cifar10")])
-    assert one["title"].iat[0] == "train: image folder (root=cifar10), train.lr=0.1"
+    assert one.names.title == "train: image folder (root=cifar10), train.lr=0.1"
     both = arrange([folder("data/cifar10"), folder("data/cifar10-again")])
-    names = [str(rows_of(each)[0]["dataset"]) for each in both]
+    names = [str(each.rows[0]["dataset"]) for each in both]
     assert names == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
     (digits,) = arrange([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")])
-    assert str(rows_of(digits)[0]["dataset"]) == "digits"  # whose name says what it is
+    assert str(digits.rows[0]["dataset"]) == "digits"  # whose name says what it is
 
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
@@ -165,7 +165,7 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
         for version in (1, 2)
     )
     for both in ([older, newer], [newer, older]):
-        (entry,) = finished(arrange(both)[0])
+        (entry,) = arrange(both)[0].finished
         assert entry["run_id"] == ["run-2"]
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
@@ -179,19 +179,19 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     config["dataset"]["root"] = "elsewhere"
     edit_result(more, train_size=9976, config=config)
     blocks = arrange(read_runs([runs]))
-    assert sorted((block["table"].iat[0], len(rows_of(block))) for block in blocks) == [
+    assert sorted((block.names.table, len(block.rows)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
     smaller = write_small_run(runs, "control", command="train", seeds=(4, 5))
     edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
-    assert sorted(str(rows_of(block)[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
+    assert sorted(str(block.rows[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
         "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
     edit_result(more, train_size=48976, config=config)
     (block,) = arrange(read_runs([runs]))
-    assert [sorted(entry["members"]) for entry in finished(block)] == [[0, 1, 2, 3], [0, 1]]
+    assert [sorted(entry["members"]) for entry in block.finished] == [[0, 1, 2, 3], [0, 1]]
 
 
 def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
@@ -199,8 +199,8 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     write_small_run(runs, "leace", seeds=(0, 2))
     write_small_run(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
     (block,) = arrange(read_runs([runs]))
-    narrow, control, leace = rows_of(block)
-    assert [entry["incomplete"] for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
+    narrow, control, leace = block.rows
+    assert [incomplete(entry) for entry in (narrow, control, leace)] == ["", "", "2 of 3 seeds"]
     assert "Not finished: MLP (width=128), LEACE (2 of 3 seeds)." in table_of(block).caption()
     # paired with the same seeds of the control, whatever else that has
     expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
@@ -212,9 +212,9 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     write_small_run(runs, "leace", seeds=(3,))
     write_small_run(runs, "control", seeds=(0, 1, 3))
     (block,) = arrange(read_runs([runs]))
-    _, leace = rows_of(block)
+    _, leace = block.rows
     assert sorted(leace["members"]) == [0, 1, 3]
-    assert leace["incomplete"] == ""
+    assert incomplete(leace) == ""
     assert leace["test_loss_bits_difference"] is not None
 
 
@@ -233,23 +233,23 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
         "mlp (width=128, mdl.code=replay)",
     ]
     assert models_of(block) == labels
-    settings = [rows_of(each)[0]["setting"] for each in (block, quick)]
+    settings = [each.rows[0]["setting"] for each in (block, quick)]
     assert settings == ["train=paper, mdl=paper", "train=quick, mdl=quick"]
-    replayed = {entry["eraser"].name: entry for entry in rows_of(block) if str(entry["model"]) == labels[1]}
+    replayed = {entry["eraser"].name: entry for entry in block.rows if str(entry["model"]) == labels[1]}
     expected = mean(replayed["leace"]["bits_per_label"]) - mean(replayed["control"]["bits_per_label"])
     assert f"{replayed['leace']['bits_per_label_difference']}".startswith(f"{expected:+.3f} ±")
-    panels = scaling_panels(finished(block), "width")  # a line never mixes codes
+    panels = scaling_panels(block.finished, "width")  # a line never mixes codes
     shown = [[*dict.fromkeys(str(entry["model"]) for entry in entries)] for _, entries in panels]
     assert shown == [labels[::2], labels[1::2]]
     assert [title for title, _ in panels] == ["MLP", "MLP (mdl.code=replay)"]
     alone = tmp_path / "alone"
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]))
-    assert rows_of(only)[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"
+    assert only.rows[0]["setting"] == "train=paper, mdl=paper, mdl.code=replay"
 
 
 def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
-    entries = rows_of(arrange([trained(), trained("leace"), trained("leace", width=9)])[0])
+    entries = arrange([trained(), trained("leace"), trained("leace", width=9)])[0].rows
     compared = [
         (str(entry["model"]), str(entry["eraser"]))
         for entry in entries
@@ -262,7 +262,7 @@ def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> N
 def test_what_stands_in_one_table_is_corrected_together() -> None:
     runs = [trained(losses=[1.0, 2.0, 3.0]), trained("leace", [1.5, 2.4, 3.6]), trained("qleace", [1.4, 2.5, 3.4])]
     alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
-    differences = [entry["test_loss_bits_difference"] for entry in rows_of(arrange(runs)[0])]
+    differences = [entry["test_loss_bits_difference"] for entry in arrange(runs)[0].rows]
     assert differences == [None, *holm(dict(enumerate(alone))).values()]
 
 

@@ -2,7 +2,7 @@
 
 from conf import Options
 from conf.groups import keys
-from harness.results.run_settings import setting, setting_text
+from harness.results.run_settings import as_text, setting
 
 PARTS: Options = {"model": {"name": "mlp"}, "eraser": {"name": "gradient"}}
 
@@ -11,16 +11,16 @@ def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
     config = PARTS | {"train": keys("train", "quick"), "mdl": keys("mdl", "paper"), "dtype": "float32"}
     assert setting(config) == {"train": "quick", "mdl": "paper"}
     config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
-    assert setting_text(config) == "train=quick, train.max_epochs=5, mdl=paper"
-    assert setting_text(PARTS | {"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")
+    assert as_text(setting(config)) == "train=quick, train.max_epochs=5, mdl=paper"
+    assert as_text(setting(PARTS | {"train": config["train"], "dtype": "float64"})).endswith("dtype=float64")
     assert setting(PARTS | {"train": keys("train", "quick") | {"betas": (0.9, 0.999)}}) == {"train": "quick"}
 
 
 def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
     """`mdl=quick mdl.num_chunks=4` is the run of `mdl.num_chunks=4`: their block code differs in nothing else."""
     for choice in ("default", "quick"):
-        assert setting_text(PARTS | {"mdl": keys("mdl", choice) | {"num_chunks": 4}}) == "mdl.num_chunks=4"
-    assert setting_text(PARTS | {"mdl": keys("mdl", "quick")}) == "mdl=quick"
+        assert as_text(setting(PARTS | {"mdl": keys("mdl", choice) | {"num_chunks": 4}})) == "mdl.num_chunks=4"
+    assert as_text(setting(PARTS | {"mdl": keys("mdl", "quick")})) == "mdl=quick"
     replayed = PARTS | {
         "mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}
     }  # whose streams are quick's alone
@@ -33,6 +33,6 @@ def test_a_rate_that_a_preset_has_for_the_eraser_is_no_other_setting() -> None:
     assert setting(published) == {"train": "published"}
     assert setting(published | {"eraser": {"name": "control"}}) == {"train": "published", "train.lr": 1e-4}
     published["train"]["published"] = {"patience_epochs": 100, "backtrack": False}  # of before an option came
-    assert setting_text(published) == (
+    assert as_text(setting(published)) == (
         "train=published, train.published.backtrack=false, train.published.share_saved_state=false"
     )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.example_bits import Stored
+from harness.example_bits import ExampleTensors
 from harness.results.arrange import arrange
 from sample_info.report.between_runs import between_erasers, between_networks, movement
 from tests.made_up_runs import made_up
@@ -27,7 +27,7 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
     }
     seeds = [first_seed + i for i in range(len(scores))]
     given = torch.zeros(len(index), dtype=torch.int64)
-    stored = Stored({"index": torch.tensor(index), "given_label": given, "f_si_nats": scores}, seeds)
+    stored = ExampleTensors({"index": torch.tensor(index), "given_label": given, "f_si_nats": scores}, seeds)
     per_seed = [1.0 for _ in seeds]
     summary = {
         **dict.fromkeys(_NUMBERS, 1.0),
