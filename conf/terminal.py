@@ -22,10 +22,25 @@ class PrintableFormatter(logging.Formatter):
         return printable(super().format(record), lines=True)
 
 
+class _FirstOfEach(logging.Filter):
+    """A filter that lets a message pass once, as the runs of a sweep say the same of their dataset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        first = message not in self._shown
+        self._shown.add(message)
+        return first
+
+
 def show_log(level: int, *, force: bool = False) -> None:
-    """Show log records of a level and above on stderr; with `force` instead of earlier handlers."""
+    """Show log records of a level and above on stderr, each message once; with `force` instead of earlier handlers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(message)s"))
+    handler.addFilter(_FirstOfEach())
     logging.basicConfig(level=level, handlers=[handler], force=force)
 
 

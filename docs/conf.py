@@ -78,16 +78,15 @@ def plain(text: str) -> str:
 
 
 class CommandHelp(SphinxDirective):
-    """The output of `python -m NAME --help [TOPIC]`, from the YAML files and the schema of the command."""
+    """The output of its content, `python -m NAME --help [TOPIC]`, from the YAML files and the schema of the command."""
 
-    required_arguments = 1
-    optional_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         from conf.help import help_text
         from scripts.commands import command_named
 
-        name, *topic = self.arguments
+        name, _, *topic = self.content[0].removeprefix("python -m ").split()
         text = help_text(name, command_named(name).purpose, topic)
         return [nodes.literal_block(text, text, language="none")]
 

@@ -326,8 +326,8 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
         )
     if isinstance(model, AnyModule):
         log.info(
-            "%s: seeds train one after another unless train.stack=all, and one train.lr need not suit all widths (no "
-            "μP): a subclass of models.classifier.Classifier can have stacked layers and μP",
+            "%s: without μP, one train.lr need not suit all widths: a subclass of models.classifier.Classifier can "
+            "have μP and stacked layers",
             target.path,
         )
     return model.to(experiment.device)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -48,6 +49,7 @@ STYLE: Any = {  # matplotlib rc parameters
 
 WIDTH = 6.2  # inches of a figure; its text stays legible where a telephone shrinks it
 MAX_NAMED_LINES = 8  # per panel; more are named in a legend
+_TEXT_CONTRAST = 4.5  # of text with its page, the least by WCAG 2.1
 _PAD_INCHES = 0.1  # margin around the drawing
 _LONGEST_LABEL = 200  # characters
 _NAME_INCHES, _NAME_LINE_INCHES = 1.7, 0.17  # width of the name of a line, height of each line of its text
@@ -91,18 +93,44 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
         figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins, transparent=svg)
         content = drawn.getvalue()
         with replacing(each) as temporary:
-            temporary.write_bytes(content.replace(b"</style>", _dark_mode() + b"</style>", 1) if svg else content)
+            dark = _dark_mode(content.decode()).encode() if svg else b""
+            temporary.write_bytes(content.replace(b"</style>", dark + b"</style>", 1))
 
 
-def _dark_mode() -> bytes:
-    """Return CSS that replaces a figure's colours in dark mode.
+def _dark_mode(svg: str) -> str:
+    """Return CSS that replaces a figure's colours in dark mode; other colours are made legible in text alone.
 
     Matplotlib writes each colour into a style attribute, except black, the default.
     """
     rules = [f":root {{ color-scheme: light dark; fill: {_DARK['#000000']} }}"]
     for light, dark in _DARK.items():
         rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
-    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}".encode()
+    lines, texts = (
+        sorted({*re.findall(f"{part}: (#[0-9a-f]{{6}})", svg)} - {*_DARK}) for part in ("stroke", "<text [^>]*fill")
+    )
+    of_lines = {legible(colour): colour for colour in lines}
+    for colour in texts:
+        dark = legible(of_lines.get(colour, colour), _DARK["#ffffff"])
+        rules.append(f'text[style*="fill: {colour}"] {{ fill: {dark} !important }}')
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+
+
+def legible(colour: str, page: str = "#ffffff") -> str:
+    """Return a colour in which text is legible on a page: mixed with black, or on a dark page with white."""
+    ink = 0.0 if _luminance(to_rgb(page)) > 0.5 else 1.0
+    mixed = ((1 - share) * np.array(to_rgb(colour)) + share * ink for share in np.linspace(0, 1, 21))
+    return next(to_hex(rgb.tolist()) for rgb in mixed if contrast(to_hex(rgb.tolist()), page) >= _TEXT_CONTRAST)
+
+
+def contrast(a: str, b: str) -> float:
+    """Return the contrast of two colours, 1 to 21 (WCAG 2.1)."""
+    dark, light = sorted(map(_luminance, map(to_rgb, (a, b))))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(rgb: tuple[float, float, float]) -> float:
+    linear = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb)
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def draw_image(ax: Axes, image: Tensor) -> None:
@@ -127,13 +155,9 @@ def name_row(ax: Axes, name: str, **options: Any) -> None:
 
 
 def chance_line(ax: Axes, bits: float, label: str) -> None:
-    """Draw a dashed line at the loss of chance; call it after everything else is drawn."""
-    ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
-    ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-    ax.annotate(
-        f"{label}, {bits:.2f} bits", (0.99, bits), xycoords=("axes fraction", "data"), xytext=(0, 3),
-        textcoords="offset points", ha="right", va="bottom", color="#777777", fontsize=9,
-    )  # fmt: skip
+    """Draw a dashed line at the loss of chance, which `name_lines` names; call it after everything else is drawn."""
+    ax.set_ylim(0, max(1.05 * bits, ax.get_ylim()[1]))
+    ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {bits:.2f}")
 
 
 def wrapped(text: str, inches: float = 100.0) -> str:
@@ -174,7 +198,10 @@ def note_below(figure: Figure, text: str) -> None:
 
 
 def name_lines(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Write each line's name at its right end, in its colour; more names than fit become a legend above all panels."""
+    """Write each line's name at its right end, in its colour or a darker one.
+
+    More names than fit become a legend above all panels.
+    """
     named = {ax: _ends_of_lines(ax) for ax in axes}
     for ax, ends in named.items():
         place = ax.get_subplotspec()
@@ -187,7 +214,7 @@ def name_lines(figure: Figure, axes: Sequence[Axes]) -> None:
         for name, colour, end in ends:
             ax.annotate(
                 name, end, xytext=(1.03, 0.5), textcoords="axes fraction", va="center", annotation_clip=False,
-                fontsize=9, color=colour, label=_LINE_NAME,
+                fontsize=9, color=legible(colour), label=_LINE_NAME,
                 arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "linestyle": ":", "relpos": (0, 0.5),
                             "shrinkA": 1, "shrinkB": 2},
             )  # fmt: skip
@@ -200,7 +227,9 @@ def _ends_of_lines(ax: Axes) -> list[tuple[str, str, tuple[float, float]]]:
         line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
         if not isinstance(line, Line2D):
             continue
-        points = np.column_stack([np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)])
+        along, _ = line.get_transform().contains_branch_seperately(ax.transData)  # a line across all of a panel is not
+        x = line.get_xdata() if along else ax.get_xlim()
+        points = np.column_stack([np.asarray(x, float), np.asarray(line.get_ydata(), float)])
         points = points[np.isfinite(points).all(1)]
         if len(points):
             ends.append((wrapped(label, _NAME_INCHES), to_hex(line.get_color()), (points[-1, 0], points[-1, 1])))

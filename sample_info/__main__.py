@@ -64,8 +64,8 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
 
     comparisons, problems = arrange(results), list[str]()
     between = compare_scores(comparisons, problems.append) if len(results) > 1 else ([], [])
-    suspicious = [table for run in results if (table := suspicious_examples(run, problems.append)) is not None]
-    show([*tables_of(comparisons, *between), *suspicious], directory / "table.md")
+    suspicious = suspicious_examples(comparisons, problems.append)
+    show([*tables_of(comparisons, *between), *suspicious.values()], directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]

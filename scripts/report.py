@@ -79,7 +79,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
     print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
-    print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, each also as PDF")
+    print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, those drawn here also as PDF")
     if team:
         from scripts.wandb_workspace import save_workspace
 

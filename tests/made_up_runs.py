@@ -178,7 +178,7 @@ def write_information_run(
     }
     _write(run, "sample_info", config, seeds, result | changes)
     Image.frombytes("L", (440, 290), random.Random(0).randbytes(440 * 290)).save(run.directory / "scores.png")
-    _save_scores(run.directory / "scores.safetensors", eraser, len(seeds), subset_seed)
+    _save_scores(run.directory, eraser, len(seeds), subset_seed)
     return run
 
 
@@ -251,14 +251,19 @@ def _summary(mean_nats: float) -> dict[str, Any]:
     }
 
 
-def _save_scores(path: Path, eraser: str, seeds: int, subset_seed: int) -> None:
+def _save_scores(directory: Path, eraser: str, seeds: int, subset_seed: int) -> None:
+    """Write scores.safetensors with thumbnails of the first twenty examples, and these examples to scores.csv."""
     generator = torch.Generator().manual_seed(ERASERS.index(eraser))
     base = torch.randn(_EXAMPLES, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
     noise = torch.randn(seeds, _EXAMPLES, generator=generator, dtype=torch.float64)
     f_si = 1e-5 * _INFORMATION_KEPT[eraser] * (base + 0.5 * noise).exp()
     index, labels = torch.arange(_EXAMPLES) + _EXAMPLES * subset_seed, torch.arange(_EXAMPLES) % 10
     about = {"index": index, "label": labels, "given_label": labels.clone()}
-    save_tensors(path, about | {"f_si_nats": f_si, "si_nats": 100 * f_si}, {"seeds": list(range(seeds))})
+    images = {"thumbnails": torch.arange(20 * 64).view(20, 1, 8, 8).byte(), "thumbnail_index": index[:20].clone()}
+    tensors = about | {"f_si_nats": f_si, "si_nats": 100 * f_si} | images
+    save_tensors(directory / "scores.safetensors", tensors, {"seeds": list(range(seeds))})
+    rows = [f"{s},{i},row {i},{i % 10},{i % 10},{i % 10},{f_si[s, i]}\n" for s in range(seeds) for i in range(20)]
+    (directory / "scores.csv").write_text("".join(["seed,index,name,label,given_label,class,f_si_nats\n", *rows]))
 
 
 def trained(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:

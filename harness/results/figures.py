@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from erasure.store.atomic_files import replacing
+from erasure.store.regular_files import regular
 from harness.results.arrange import Comparison, colours_of
 from harness.results.columns import Row
 from harness.results.run_labels import Label
@@ -16,6 +18,7 @@ Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Row]]
 Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
 Section = tuple[Table, Mapping[str, Drawing]]  # of a report: a table, and its figures by caption
+_PNG = b"\x89PNG\r\n\x1a\n"  # its first bytes
 MAX_PANELS = 3  # of one figure, besides the costs of erasure; more would not fit on a printed page
 
 
@@ -25,6 +28,24 @@ def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colour
         draw(panels[i : i + MAX_PANELS], colours, path.with_stem(f"{path.stem}-{part}") if part > 1 else path)
         for part, i in enumerate(range(0, len(panels), MAX_PANELS), 1)
     ]
+
+
+def copy_png(paths: Sequence[Path], _: Colours, to: Path) -> Path:
+    """Copy a run's PNG, drawn when it ended, beside `to`; links and other irregular files are refused.
+
+    Raises:
+        ValueError: the file is missing, irregular or no PNG.
+    """
+    (path,) = paths
+    try:
+        content = regular(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    if not content.startswith(_PNG):
+        raise ValueError(f"{path} is no PNG")
+    with replacing(to.with_suffix(".png")) as temporary:
+        temporary.write_bytes(content)
+    return to.with_suffix(".png")
 
 
 def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:

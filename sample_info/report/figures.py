@@ -164,7 +164,7 @@ def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path
             smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
             a, b = a.clamp(min=smallest), b.clamp(min=smallest)
             line = colours[movement["to"]]
-            ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # thousands of points
+            ax.scatter(a, b, s=9, alpha=0.8, linewidths=0, color=line, rasterized=True)  # thousands of points
             ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
             ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"

@@ -15,6 +15,7 @@ from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
 from harness.results.table import csv_cell
 from sample_info.data_summarization import Curve
+from sample_info.report.thumbnails import thumbnails
 from sample_info.result import Attribution, Information
 from sample_info.scored_examples import Examples
 from sample_info.scores import Scores
@@ -61,10 +62,11 @@ def save_scores(
     if examples.groups.masks():
         about["group"] = examples.groups.of
         metadata["group_names"] = list(examples.groups.names)
-    save_tensors(directory / "scores.safetensors", {**about, **tensors}, metadata)
+    means = {name: tensors[name].mean(0) for name in scored[0].scores.nats}
+    images = thumbnails(examples, means["f_si_nats"])
+    save_tensors(directory / "scores.safetensors", {**about, **tensors, **images}, metadata)
     frame = pd.concat([_frame(examples, one) for one in scored])
     write_text(directory / "scores.csv", frame.to_csv(index=False))
-    means = {name: tensors[name].mean(0) for name in scored[0].scores.nats}
     logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:

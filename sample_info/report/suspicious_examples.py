@@ -1,19 +1,33 @@
-"""The examples of a run whose labels are most likely to be wrong, by name."""
+"""The examples of runs whose labels are most likely to be wrong, by name, with small images of them."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
-from harness.results.columns import Column, Row, number
-from harness.results.read import Note
-from harness.results.run_labels import display_name
+from erasure.store.regular_files import regular
+from harness.results.arrange import Comparison
+from harness.results.columns import Column, number
+from harness.results.read import Note, StoredRun
 from harness.results.table import Table
-from sample_info.result import InformationResult
+from harness.untrusted_runs import one_line
+from sample_info.report.thumbnails import read_thumbnails
 
-_SHOWN = 10
-_READ = ("index", "label", "given_label", "class", "f_si_nats")  # columns that runs of every version have
+_PRINTED = 10
+_MAX_RUNS = 30  # with a table of their examples
+_LARGEST_BYTES = 2**28
+_COLUMNS_READ = {
+    **dict.fromkeys(("index", "label", "given_label", "left_out_label"), "int64"),
+    **dict.fromkeys(("name", "class"), "str"),
+    "f_si_nats": "float64",
+}
+_REQUIRED = ("index", "label", "given_label", "class", "f_si_nats")  # columns that runs of every version have
 _NOTE = (
-    "F-SI: mean over seeds; wrong labels score high, and so do rare examples. Predicted: by most of the networks that "
-    "were trained without the example. All examples: scores.csv."
+    "F-SI: what the example tells the network that the others do not, mean over seeds. Label: as the network was given "
+    "it. Predicted: by most of the networks that were trained without the example. All examples: scores.csv."
 )
+_REMARK = "Wrong labels score high, and so do rare examples."
 
 
 def _text(heading: str, name: str) -> Column:
@@ -29,42 +43,69 @@ _COLUMNS = (
 )
 
 
-def suspicious_examples(result: InformationResult, note: Note) -> Table | None:
+def suspicious_examples(comparisons: Sequence[Comparison], note: Note, most: int = _PRINTED) -> dict[str, Table]:
     """Tabulate the examples with the largest F-SI, as wrong labels score high (Harutyunyan et al. 2021, figure 2b).
 
     Args:
-        result: a run, whose directory has scores.csv.
-        note: called with a line where that file is missing or damaged; there is no table then.
+        comparisons: finished runs, whose directories have scores.csv.
+        note: called with a line for each run without a table: the file is missing or damaged, or there are many runs.
+        most: number of examples of each run.
+
+    Returns:
+        Tables by run id. A row may have a `thumbnail`, the address of a small PNG that holds the image itself.
     """
-    path = result.directory / "scores.csv"
-    try:
-        scores = pd.read_csv(path, dtype={"name": str, "class": str}, keep_default_na=False)
-        if missing := [name for name in _READ if name not in scores]:
-            raise ValueError(f"it lacks the column {missing[0]}")
-        rows = most_suspicious(scores)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        note(f"{path}: no table of suspicious examples ({reason}): delete result.json beside it to score them again")
-        return None
-    run = ", ".join(display_name(result.named(part)) for part in ("dataset", "model", "eraser"))
-    title = f"sample_info: The {len(rows)} most suspicious examples: {run}"
-    return Table.of(f"suspicious-{result.run_id}", _COLUMNS, rows, [_NOTE], title=title)
+    placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]
+    if len(placed) > _MAX_RUNS:
+        note(f"suspicious examples of {len(placed) - _MAX_RUNS:,} of {len(placed):,} runs left out: show fewer runs")
+    tables = {}
+    for row, run in placed[:_MAX_RUNS]:
+        try:
+            rows = most_suspicious(_read_scores(run), most)
+        except (OSError, ValueError, OverflowError) as error:
+            reason = " ".join(str(error).split())
+            path = run.directory / "scores.csv"
+            note(
+                f"{path}: no table of suspicious examples ({reason}): delete result.json beside it to score them again"
+            )
+            continue
+        thumbnails = read_thumbnails(run.directory, note)
+        rows = [one | {"thumbnail": thumbnails.get(one["index"])} for one in rows]
+        who = ", ".join(row[part].display for part in ("dataset", "model", "eraser"))
+        title = f"sample_info: The {len(rows)} most suspicious examples: {who}"
+        tables[run.id] = Table.of(f"suspicious-{run.id}", _COLUMNS, rows, [_NOTE], title=title, remarks=[_REMARK])
+    return tables
 
 
-def most_suspicious(scores: pd.DataFrame) -> list[Row]:
+def _read_scores(run: StoredRun) -> pd.DataFrame:
+    """Read a run's scores.csv, which may be untrusted.
+
+    Raises:
+        OSError, ValueError, OverflowError: the file is missing, irregular or damaged.
+    """
+    path = regular(run.directory / "scores.csv", _LARGEST_BYTES)
+    scores = pd.read_csv(path, dtype=_COLUMNS_READ, usecols=lambda name: name in _COLUMNS_READ, keep_default_na=False)
+    if missing := [name for name in _REQUIRED if name not in scores]:
+        raise ValueError(f"it lacks the column {missing[0]}")
+    if scores.empty:
+        raise ValueError("it has no examples")
+    if not np.isfinite(scores["f_si_nats"]).all():
+        raise ValueError("f_si_nats has values that are not finite")
+    return scores
+
+
+def most_suspicious(scores: pd.DataFrame, most: int) -> list[dict[str, Any]]:
     """Return a row for each of the examples with the largest mean F-SI over seeds, the largest first."""
     class_names = dict(zip(scores["label"], scores["class"], strict=True))
-    means = scores.groupby("index")["f_si_nats"].mean().nlargest(_SHOWN)
-    rows: list[Row] = []
+    means = scores.groupby("index")["f_si_nats"].mean().nlargest(most)
+    rows = []
     for rank, (index, nats) in enumerate(means.items(), 1):
         example = scores[scores["index"] == index]
-        row: dict[str, object] = {"rank": rank, "name": f"row {index}", "predicted": "", "f_si_nats": float(nats)}
+        row: dict[str, Any] = {"rank": rank, "index": index, "f_si_nats": float(nats), "predicted": ""}
         given = example["given_label"].iloc[0]
-        row["label"] = class_names.get(given, str(given))
-        if "name" in example:  # older runs of images lack it, and predictions
-            row["name"] = example["name"].iloc[0]
+        row["label"] = one_line(class_names.get(given, str(given)))
+        row["name"] = one_line(example["name"].iloc[0]) if "name" in example else f"row {index}"  # older runs lack it
         if "left_out_label" in example:
             predicted = example["left_out_label"].mode()[0]
-            row["predicted"] = class_names.get(predicted, str(predicted))
+            row["predicted"] = one_line(class_names.get(predicted, str(predicted)))
         rows.append(row)
     return rows

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.figure_helpers import figure_at
+from harness.figure_helpers import WIDTH, figure_at, name_lines
 from harness.results.table import Table
 from models.mup import Parametrization
 from scripts.images_for_benchmarks import standardised_digits
@@ -139,15 +139,18 @@ def print_table(name: str, results: Results, steps: int) -> None:
 
 def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:
     """Draw a row per model, a column per parametrisation; a line per layer, the readout's thick."""
-    with figure_at(path, 5.6, 1.9 * len(names)) as figure:
+    with figure_at(path, WIDTH, 1.9 * len(names)) as figure:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, measured = axes[row][column], results[name, parametrization]
             widths = sorted(measured)
+            others = [layer for layer in measured[widths[0]] if layer != "readout"]
+            shown = {others[0]: f"{len(others)} other layers", "readout": "readout"} if column else {}
             for layer in measured[widths[0]]:
                 changes = [measured[width][layer][steps][1] for width in widths]
-                style = {"linewidth": 2.4} if layer == "readout" else {"linewidth": 0.9, "alpha": 0.55}
-                ax.plot(widths, changes, marker="o", markersize=3, color=COLOURS[parametrization], **style)
+                style = {"linewidth": 2.4} if layer == "readout" else {"linewidth": 0.9, "alpha": 0.7}
+                colour = COLOURS[parametrization]
+                ax.plot(widths, changes, marker="o", markersize=3, color=colour, label=shown.get(layer), **style)
             ax.set(xscale="log", yscale="log", title="" if row else TITLES[parametrization])
             ax.set_xticks(widths, [str(width) for width in widths], fontsize=8)
             ax.minorticks_off()
@@ -156,6 +159,7 @@ def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None
             if not column:
                 ax.set_ylabel(name.replace(", ", "\n"))
         figure.supylabel(f"change of outputs (RMS) after {steps} steps")
+        name_lines(figure, axes.flatten().tolist())
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def draw(names: Sequence[str], results: Results, path: Path) -> None:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, losses = axes[row][column], results[name, parametrization]
-            for shade, (width, by_rate) in zip(np.linspace(0.2, 0.7, len(losses)), losses.items(), strict=True):
+            for shade, (width, by_rate) in zip(np.linspace(0.2, 0.6, len(losses)), losses.items(), strict=True):
                 colour, rates = mpl.colormaps["viridis_r"](shade), sorted(by_rate)
                 bits = [by_rate[rate] for rate in rates]
                 ax.plot(rates, bits, color=colour, marker="o", markersize=3, label=f"width {width}" if column else None)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from conf.command_process import exit_code
-from harness.figure_helpers import figure_at
+from harness.figure_helpers import figure_at, legible
 from scripts.command_line import argument_parser
 
 _PER_CLASS, _BATCH, _LEARNING_RATE = 40, 5, 0.1
@@ -91,15 +91,16 @@ def information(
     information_nats = Information(
         float((conditional - mixed).mean()), float(kl_divergence(gaussian(whole), gaussian(without)))
     )
-    return information_nats, {"p(w | S)": whole, "p(w | S_-i)": without, "mixture over z'": torch.cat(replaced)}
+    return information_nats, {"p(w | S)": whole, "p(w | S₋ᵢ)": without, "mixture over zᵢ′": torch.cat(replaced)}
 
 
 def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], path: Path) -> None:
     """Draw the data, example i marked, and the three distributions of the two weights."""
     with figure_at(path, 6.4, 5.6) as drawn:
         axes = drawn.subplots(2, 2).flat
-        for label, colour in ((1.0, "#0072B2"), (-1.0, "#D55E00")):
+        for label, colour, beside in ((1.0, "#0072B2", (0.8, 0.27)), (-1.0, "#D55E00", (0.02, 0.68))):
             axes[0].scatter(*points[labels == label, :2].T, color=colour, s=14)
+            axes[0].text(*beside, f"y = {label:.0f}", color=legible(colour), fontsize=9, transform=axes[0].transAxes)
         axes[0].scatter(*points[i, :2], facecolors="none", edgecolors="#000000", s=120)
         axes[0].set(title=f"data, example {i} marked", xlabel="x₁", ylabel="x₂")
         shared = torch.cat(list(weights.values()))[:, :2]

@@ -65,7 +65,7 @@ def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path
     outcome = started(theirs, theirs, "mdl", *run)  # in the middle of what is theirs
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.startswith("mdl-digits-mine-net-")
-    assert "mynets.net: seeds train one after another" in outcome.stderr
+    assert "mynets.net: without μP, one train.lr need not suit all widths" in outcome.stderr
     (result,) = theirs.glob("runs/mdl-*/result.json")
     assert json.loads(result.read_text())["config"]["model"]["act"] == "ReLU"  # which the YAML file leaves out
     result.unlink()

@@ -1,5 +1,6 @@
 """Figures: names of lines, ticks and notes, colours, text in SVG, dark mode, saving."""
 
+import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -20,8 +21,10 @@ from harness.figure_helpers import (
     MAX_NAMED_LINES,
     STYLE,
     band,
+    contrast,
     figure_at,
     figure_of_panels,
+    legible,
     name_lines,
     note_below,
     save,
@@ -58,7 +61,7 @@ def test_each_line_has_its_name_beside_it_and_names_do_not_overlap(ends: list[fl
             ax.plot([0, 1, 2], [0.3, end, np.nan], color=f"C{i}", label=f"line {i}")
         name_lines(figure, [ax])
     assert [(text.get_text(), text.get_color()) for text in ax.texts] == [
-        (f"line {i}", to_hex(f"C{i}")) for i in range(len(ends))
+        (f"line {i}", legible(to_hex(f"C{i}"))) for i in range(len(ends))
     ]  # fmt: skip
     assert drawn_again(figure).legends == []
     assert overlapping(ax.texts) == []
@@ -170,18 +173,24 @@ def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
 
 
-def luminance(colour: str) -> float:
-    """Relative luminance by WCAG 2.1."""
-    values = np.array(to_rgb(colour))
-    return float(
-        np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
-    )
-
-
 @pytest.mark.parametrize("light", [usual_colours()["control"], *palette()])
 def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
     dark = figure_helpers._DARK.get(light.lower(), light)
-    assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
+    assert contrast(dark, "#161616") >= 3  # WCAG's least contrast of graphics
+
+
+@pytest.mark.parametrize("colour", ["#e69f00", "#8c564b", "#fde725", "#440154"])
+def test_names_of_lines_are_legible_in_light_and_dark_mode(colour: str, tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 1) as (figure, (ax,)):
+        ax.plot([0, 1], color=colour, label="line")
+        name_lines(figure, [ax])
+    svg = (tmp_path / "figure.svg").read_text()
+    (light,) = re.findall(r"<text [^>]*fill: (#\w+)[^>]*>line</text>", svg)
+    (dark,) = re.findall(rf'\[style\*="fill: {light}"\] {{ fill: (#\w+)', svg)
+    assert contrast(light, "#ffffff") >= 4.5  # WCAG's least contrast of text
+    assert contrast(dark, "#161616") >= 4.5
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)  # by WCAG, as that of #767676 and white is 4.54
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
 
 
 def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path, monkeypatch) -> None:

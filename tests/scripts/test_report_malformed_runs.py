@@ -134,6 +134,7 @@ def pieces(odd: Odd, key: str, **changes: Any) -> None:
 
 INFINITE = "n,seed,epoch,train_loss_bits,validation_loss_bits\n48976,{0},inf,1,1e308\n"
 LINES = "n,seed,epoch,train_loss_bits,validation_loss_bits\n" + "".join(f"48976,{i},0,,1\n" for i in range(50_000))
+EXAMPLE = "index,name,label,given_label,class,f_si_nats\n0,../../outside/secret.png,0,0,<script>,1\n"
 NOT_READ = "which is not read"
 
 # what is planted, and a word of what is said of it; nothing is said of what can be shown
@@ -181,6 +182,13 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "scores.png is a link out": (
         lambda o: o.replaced("scores.png", lambda p: p.symlink_to(o.outside / "secret.png"), o.scored()), ""),
     "scores.png is a pipe": (lambda o: o.replaced("scores.png", os.mkfifo, o.scored()), ""),
+    "scores.png is a text": (lambda o: o.replaced("scores.png", lambda p: p.write_text("<script>"), o.scored()), ""),
+    "scores.csv is a pipe": (lambda o: o.replaced("scores.csv", os.mkfifo, o.scored()), NOT_READ),
+    "HTML and a path as names of examples": (
+        lambda o: o.replaced("scores.csv", lambda p: p.write_text(EXAMPLE), o.scored()), ""),
+    "thumbnails of another shape": (
+        lambda o: save_tensors(o.scored().directory / "scores.safetensors", {
+            "thumbnails": torch.zeros(1, 3, 999, 1).byte(), "thumbnail_index": torch.arange(1)}), "other shapes"),
     "scores are a pipe": (lambda o: o.replaced("scores.safetensors", os.mkfifo, o.scored()), NOT_READ),
     "scores of other seeds": (
         lambda o: save_tensors(o.scored().directory / "scores.safetensors", {
@@ -285,6 +293,9 @@ def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, real_figures, 
     with limited(LIMIT_S):
         assert report([str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
     shown = capsys.readouterr()
-    assert "cannot be drawn" not in shown.out
+    not_drawn = sorted(line.split("(")[1] for line in shown.err.splitlines() if "cannot be drawn" in line)
+    reasons = ("is a link, which is not read", "is a named pipe, which is not read", "is no PNG")
+    assert len(not_drawn) == len(reasons)
+    assert all(any(reason in line for line in not_drawn) for reason in reasons)  # what is planted as scores.png
     assert len(list((tmp_path / "report" / "figures").glob("*.svg"))) > 5
     require_contained(tmp_path, before)

@@ -1,12 +1,15 @@
 """Sample information in the report: its tables, its figures, and what is not there or not whole."""
 
+import base64
 import csv
+import io
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from erasure.store.checked_files import read_json, write_json
 from sample_info.__main__ import COMMAND
@@ -34,7 +37,9 @@ def sections(out: Path) -> dict[str, list[dict[str, str]]]:
     cell = re.compile(r'<td data-heading="(.*?)"[^>]*>(.*?)</td>')
     return {
         re.findall("<h2>(.*?)</h2>", part)[0]: [
-            dict(cells) for row in part.split("<tr>") if (cells := cell.findall(row))
+            {heading: re.sub("<img.*?>", "", text).strip() for heading, text in cells}
+            for row in part.split("<tr>")
+            if (cells := cell.findall(row))
         ]
         for part in parts
     }
@@ -55,13 +60,21 @@ def test_real_runs_of_the_command_are_shown_as_the_command_shows_them(command, t
     shown = (out / "tables.md").read_text()
     rows = [line for line in lines if line.startswith("| digits | MLP")]
     assert len(rows) == 3  # two runs, one movement
-    assert all(line in shown for line in rows)  # the command also prints suspicious examples
-    runs, movement = sections(out).values()
+    assert all(line in shown for line in rows)
+    runs, movement, suspicious, _ = sections(out).values()
     assert [row["eraser"] for row in runs] == ["control", "LEACE"]
+    assert [row["rank"] for row in suspicious] == [str(rank) for rank in range(1, 21)]
+    printed = next(line for line in lines if line.startswith("| 1 | row"))
+    assert all(suspicious[0][name] in printed for name in ("name", "label", "predicted", "F-SI (nats)"))
     assert (movement[0]["from"], movement[0]["to"]) == ("control", "LEACE")
     page = (out / "index.html").read_text()
     assert "&#34;examples&#34;: 60" in page  # the configuration of each run
     assert "http" not in page
+    images = re.findall(r'<img class="thumbnail" src="data:image/png;base64,(.*?)"', page)
+    assert len(images) == 40
+    assert Image.open(io.BytesIO(base64.b64decode(images[0]))).size == (8, 8)
+    figures = [path.read_bytes() for path in (out / "figures").glob("suspicious-*.png")]
+    assert sorted(figures) == sorted(path.read_bytes() for path in (tmp_path / "runs").glob("*/scores.png"))
 
 
 def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_figures) -> None:
@@ -72,6 +85,8 @@ def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_fi
     assert [*sections(out)] == [
         "Digits, paper", "sample_info: Runs", "sample_info: How scores move between erasers",
         "sample_info: Subgroups of examples", "sample_info: Summaries",
+        "sample_info: The 20 most suspicious examples: digits, MLP, control",
+        "sample_info: The 20 most suspicious examples: digits, MLP, LEACE",
     ]  # fmt: skip
     assert [row["runs"] for row in records(out, "runs")] == [control.id, leace.id]
     assert [row["eraser"] for row in records(out, "runs")] == ["control", "leace"]
@@ -107,7 +122,7 @@ def test_groups_and_summaries_are_shown_where_there_are_any(runs, real_figures) 
 def test_without_groups_and_summaries_there_are_no_such_tables(runs, no_figures) -> None:
     write_information_run(runs, "control", **OTHERS)
     out, _ = report(runs)
-    assert [*sections(out)] == ["sample_info: Runs"]
+    assert [title.split(":")[1] for title in sections(out)] == [" Runs", " The 20 most suspicious examples"]
     assert not list((out / "tables").glob("sample-info-groups*"))
 
 

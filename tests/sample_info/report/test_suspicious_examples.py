@@ -1,22 +1,23 @@
 """The most suspicious examples of a run, by name."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from harness.results.arrange import arrange
+from harness.results.read import read_runs
+from harness.results.table import Table
+from harness.run_directory import Run
 from sample_info.report.suspicious_examples import suspicious_examples
-from sample_info.result import InformationResult
 from tests.made_up_runs import write_information_run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> InformationResult:
+def run(tmp_path: Path) -> Run:
     """A run of twelve examples of two classes and two seeds; example i has a mean F-SI of i nats."""
-    result = write_information_run(tmp_path, seeds=(0, 1)).result
-    assert isinstance(result, InformationResult)
-    result = replace(result, config={**result.config, "runs_dir": str(tmp_path)})
+    run = write_information_run(tmp_path, seeds=(0, 1))
     examples = pd.DataFrame({"index": [100 + i for i in range(12)], "name": [f"train/{i}.png" for i in range(12)]})
     examples["label"] = [i % 2 for i in range(12)]
     examples["given_label"] = [1 - i % 2 if i == 7 else i % 2 for i in range(12)]
@@ -25,36 +26,54 @@ def run(tmp_path: Path) -> InformationResult:
     seeds = [
         examples.assign(seed=seed, f_si_nats=[i + change for i in range(12)]) for seed, change in ((0, -3), (1, 3))
     ]
-    pd.concat(seeds).to_csv(result.directory / "scores.csv", index=False)
-    return result
+    pd.concat(seeds).to_csv(run.directory / "scores.csv", index=False)
+    return run
 
 
-def test_ten_examples_with_the_largest_mean_score_are_named(run: InformationResult) -> None:
+def tables(run: Run, most: int = 10) -> tuple[Sequence[Table], list[str]]:
+    """The tables of suspicious examples of a folder of runs, and what was noted."""
     notes: list[str] = []
-    table = suspicious_examples(run, notes.append)
-    assert table is not None
-    assert not notes
+    return [*suspicious_examples(arrange(read_runs([run.directory.parent])), notes.append, most).values()], notes
+
+
+def test_ten_examples_with_the_largest_mean_score_are_named(run: Run) -> None:
+    (table,), notes = tables(run)
+    assert notes == []
     assert list(table.headings) == ["rank", "name", "label", "predicted", "F-SI (nats)"]
     assert [row[:2] for row in table.rows] == [[f"{i + 1}", f"train/{11 - i}.png"] for i in range(10)]
     assert table.rows[0][2:] == ["NA", "NA", "1.10e+01"]
     assert table.rows[4][2:] == ["dog", "NA", "7.00e+00"], "the label that the network was given, and its class"
 
 
-def test_examples_of_older_runs_are_called_by_their_row(run: InformationResult) -> None:
+def test_examples_of_older_runs_are_called_by_their_row(run: Run) -> None:
     path = run.directory / "scores.csv"
     pd.read_csv(path, keep_default_na=False).drop(columns=["name", "left_out_label"]).to_csv(path, index=False)
-    table = suspicious_examples(run, print)
-    assert table is not None
+    (table,), _ = tables(run)
     assert list(table.headings) == ["rank", "name", "label", "F-SI (nats)"]
     assert table.rows[0][1] == "row 111"
 
 
-@pytest.mark.parametrize("damage", ["", "index,label\n1,2\n", None])
-def test_a_missing_or_damaged_file_is_a_line(run: InformationResult, damage: str | None) -> None:
-    path, notes = run.directory / "scores.csv", list[str]()
-    path.unlink()
-    if damage is not None:
-        path.write_text(damage)
-    assert suspicious_examples(run, notes.append) is None
+WHOLE = "index,label,given_label,class,f_si_nats\n"
+
+
+ROWS = "0,0,a,inf", "0,0,a,b", f"{9**30},0,a,1"
+
+
+@pytest.mark.parametrize("damage", ["", "index,label\n1,2\n", WHOLE, *(f"{WHOLE}1,{row}\n" for row in ROWS)])
+def test_a_damaged_file_is_a_line(run: Run, damage: str) -> None:
+    path = run.directory / "scores.csv"
+    path.write_text(damage)
+    shown, notes = tables(run)
+    assert shown == []
     (line,) = notes
     assert line.startswith(f"{path}: no table of suspicious examples")
+
+
+def test_a_missing_file_and_a_link_are_a_line(run: Run, tmp_path: Path) -> None:
+    path = run.directory / "scores.csv"
+    outside = path.rename(tmp_path / "outside.csv")
+    assert "No such file" in tables(run)[1][0]
+    path.symlink_to(outside)
+    shown, (line,) = tables(run)
+    assert shown == []
+    assert "a link, which is not read" in line
