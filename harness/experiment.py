@@ -120,6 +120,11 @@ class Experiment(Generic[C_co]):
     def _source_identity(self) -> Mapping[str, Any]:
         return self.source.identity()  # may read the data's files
 
+    @property
+    def data(self) -> str:
+        """Digest of the whole dataset, of which a run may score some classes: its content, options and code."""
+        return fingerprint({key: value for key, value in self._source_identity.items() if key != "classes"})
+
     def code_identity(self) -> dict[str, int | str]:
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
         model = Target(self.config.model, Model)
@@ -229,6 +234,7 @@ class Experiment(Generic[C_co]):
                 "num_classes": len(dataset.class_names),
                 "train_size": prepared.train_size,
                 "parameters": prepared.parameters,
+                "data": self.data,
                 "dim": dataset.dim,
                 "smallest_class": dataset.smallest_class,
                 "label_entropy_bits": label_entropy_bits(dataset.splits["train"].labels),

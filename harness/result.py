@@ -29,6 +29,8 @@ class Result(Part):
     The exception is `curve`, whose points hold such lists (`per_seed`).
 
     Attributes:
+        data: digest of the dataset's content and options, equal for runs on the same examples (`Experiment.data`); None
+            in results before version 0.4.0.
         dim: values of an example.
         smallest_class: training examples of the smallest class.
     """
@@ -45,6 +47,7 @@ class Result(Part):
     versions: dict[str, str]
     code: dict[str, int | str] = field(default_factory=dict)
     curves_checksum: str | None = None
+    data: str | None = None
     dim: int | None = None
     smallest_class: int | None = None
     version: int = VERSION

@@ -69,15 +69,18 @@ def write_run(
     coding: str = "blocks",
     lr: float | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    path: str | None = None,
     **changes: Any,
 ) -> Run:
     """One run of `mdl` or `train` with its curves and its configuration; `changes` of result.json's keys."""
     config = {"dataset": _section("dataset", dataset), "eraser": _section("eraser", eraser)}
     config["dataset"] |= {"normalize": "zscore"} if dataset == "cifar10" else {}
+    config["dataset"] |= {} if path is None else {"path": path}
     config["model"] = _section("model", model) | (options or {})
     config["train"] = keys("train", preset) | ({} if lr is None else {"lr": lr})
     config |= {"mdl": keys("mdl", preset) | {"code": coding}} if command == "mdl" else {}
-    run = Run(root, run_id(command, config | {"seeds": list(seeds)}, {}))
+    described = config | {"seeds": list(seeds), "data": changes.get("data")}
+    run = Run(root, run_id(command, described, changes.get("code", {})))
     draw = random.Random(run.id)
     scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)
     if eraser == "qleace" and model == "convnextv2":  # backfires

@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.result import Result, TrainedResult
 from harness.results.columns import Row
-from harness.results.comparison import differences
+from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, eraser_colours, labels, usual_colours
@@ -109,7 +109,7 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
-    """Return model, eraser and run in the order of rows; of runs that differ in nothing else, only the newest."""
+    """Return model, eraser and run in the order of rows; of runs that differ in code alone or nothing, the newest."""
     models = labels([model_of_row(run.config) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
@@ -117,17 +117,31 @@ def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, S
         key=lambda one: (label_order(one[0]), label_order(one[1]), -len(one[2].seeds)),
     )
     by_start = sorted(placed, key=lambda one: one[2].started)
-    newest = {(model, eraser, *run.seeds): run for model, eraser, run in by_start}
+    of_seeds = {(model, eraser, *run.seeds): run for model, eraser, run in by_start}
+    of_row = {(model, eraser): run for model, eraser, run in by_start}
+    kept = []
     for model, eraser, run in placed:
-        if (other := newest[model, eraser, *run.seeds]) is not run:
+        newest = of_row[model, eraser]
+        if (other := of_seeds[model, eraser, *run.seeds]) is not run:
             note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
-    return [one for one in placed if newest[one[0], one[1], *one[2].seeds] is one[2]]
+        elif changed := changed_code(run.code, newest.code):
+            note(f"{run.directory}: left out: {newest.id} is newer, and the code of {', '.join(changed)} has changed")
+        else:
+            kept.append((model, eraser, run))
+    return kept
 
 
 def _differences(by_seed: pd.DataFrame, rows: Sequence[Row], note: Note) -> dict[str, dict[int, Difference]]:
     """Return the corrected differences to the control and to the first model, by column and by position of the row."""
     is_control = by_seed["row"].isin([i for i, row in enumerate(rows) if row["is_control"]])
     is_first = by_seed["model"] == next((row["model"] for row in rows if row["runs"]), None)
+
+    controls = {row["model"]: row["runs"] for row in rows if row["is_control"]}
+    for row in rows:
+        theirs = controls.get(row["model"], [])
+        if row["runs"] and theirs and (changed := changed_code(row["runs"][0].code, theirs[0].code)):
+            named = f"{row['runs'][0].directory}: not compared with {theirs[0].id}"
+            note(f"{named}: the code of {', '.join(changed)} has changed in between; launch the older one again")
 
     def unread(line: str) -> None:
         note(f"{line}: no error over test examples")

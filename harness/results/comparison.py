@@ -26,7 +26,7 @@ def differences(
     """Return the mean difference to the baseline's runs by group, paired by seed; their p-values are not corrected.
 
     Args:
-        runs: a row per group and seed.
+        runs: a row per group and seed; a group's rows are of one code. A baseline of other code is not compared with.
         value: the column to compare.
         by: columns that name what a group shares with its baseline, and the group.
         is_baseline: which rows are compared with.
@@ -37,7 +37,8 @@ def differences(
     controls = measured[is_baseline[measured.index]]
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
-        control = controls[controls[by[0]] == key[0]].drop_duplicates("seed")
+        same_code = [not changed_code(group["code"].iloc[0], code) for code in controls["code"]]
+        control = controls[(controls[by[0]] == key[0]) & np.array(same_code, bool)].drop_duplicates("seed")
         pairs = group[["seed", value]].merge(control[["seed", value]], on="seed", suffixes=("", "_control"))
         if len(pairs):
             error = None
@@ -48,6 +49,21 @@ def differences(
     return by_group
 
 
+Code = Sequence[tuple[str, int | str]]  # names and versions or digests: column `code` of `Results.runs`
+
+
+def changed_code(first: Code, second: Code) -> list[str]:
+    """Return the names of the code that two runs share, and that changed between them."""
+    now = dict(second)
+    return [name for name, version in first if now.get(name, version) != version]
+
+
+def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of each group that are of the code of its newest run."""
+    newest = runs.sort_values("started", kind="stable").groupby(list(by))["code"].transform("last")
+    return runs[[code == of_group for code, of_group in zip(runs["code"], newest[runs.index], strict=True)]]
+
+
 def control_beside(result: R) -> R | None:
     """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
 
@@ -55,12 +71,11 @@ def control_beside(result: R) -> R | None:
     """
 
     def is_control(other: Result | None) -> bool:
-        return (
-            isinstance(other, type(result))
-            and {*other.seeds} == {*result.seeds}
-            and pair_id(other) == pair_id(result)
-            and all(other.code[name] == result.code[name] for name in other.code.keys() & result.code.keys())
-        )
+        if not (isinstance(other, type(result)) and {*other.seeds} == {*result.seeds}):
+            return False
+        data = (other.data, result.data) if other.data and result.data else (None, None)
+        changed = changed_code([*other.code.items()], [*result.code.items()])
+        return pair_id(other, data[0]) == pair_id(result, data[1]) and not changed
 
     command, dataset, _, model, *_ = result.run_id.split("-")
     found: list[Any] = []
@@ -95,7 +110,9 @@ def compare(
         seed, which is not tested; `significant` (p_holm ≤ 0.05); `backfires` (significantly below the baseline);
         `error_over_examples`, the bootstrap's standard error over test examples, where value is "test_loss_bits" and
         the runs kept their losses.
-        The difference is missing, and `paired_seeds` 0, for the baseline itself and where no seed is shared.
+        The difference is missing, and `paired_seeds` 0, for the baseline itself, where no seed is shared, and where the
+        code that both use has changed between the runs. Where the code of a row's runs differs, only those of the
+        newest count.
 
     Raises:
         ValueError: there is no such column of numbers, no run of the baseline, or several models of its name.
@@ -110,7 +127,7 @@ def compare(
     baseline = baseline or "control"
     pair, group = _PAIRED_BY[by]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
-    measured = measured.drop_duplicates([pair, group, "seed"], keep="last").sort_index()
+    measured = newest_code(measured, (pair, group)).drop_duplicates([pair, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline
     if not is_baseline.any():
         missing = "select runs with those of their pair_id" if by == "eraser" else "choose a model that they have"

@@ -10,6 +10,7 @@ Foreign, damaged and unfinished runs never raise: they stand in `problems` and `
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from harness.results.run_settings import as_text, comparable, flatten, setting
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
-    "eraser_id", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label", "total_bits",
-    "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy", "train_loss_bits",
-    "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch", "label_entropy_bits",
-    "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained", "f_si_nats", "si_nats",
-    "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth", "largest_over_median", "left_out_accuracy",
+    "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label",
+    "total_bits", "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy",
+    "train_loss_bits", "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch",
+    "label_entropy_bits", "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained",
+    "f_si_nats", "si_nats", "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth", "largest_over_median",
+    "left_out_accuracy",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
@@ -121,12 +123,33 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
 
 def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
     """Return a row per finished run and seed."""
-    return _frame((row for run in runs if run.result is not None for row in _run_rows(run, run.result)), RUNS)
+    finished = [run for run in runs if run.result is not None]
+    rows = (_run_rows(run, data) for run, data in zip(finished, data_of(finished), strict=True))
+    return _frame(chain.from_iterable(rows), RUNS)
 
 
-def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
+def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
+    """Return the digest of each run's dataset. A run that has none gets that of its namesakes, where they agree."""
+    known: dict[str, set[str]] = {}
+    names = [
+        [fingerprint(dataset), fingerprint(comparable({"dataset": dataset})["dataset"])]
+        for dataset in (run.config["dataset"] for run in runs)
+    ]
+    for run, of_run in zip(runs, names, strict=True):
+        if (data := run.data) is not None:
+            for name in of_run:
+                known.setdefault(name, set()).add(data)
+
+    def adopted(of_run: Sequence[str]) -> str | None:
+        return next((data for name in of_run for data in known.get(name, ()) if len(known[name]) == 1), None)
+
+    return [run.data or adopted(of_run) for run, of_run in zip(runs, names, strict=True)]
+
+
+def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
     """Yield a row per seed."""
-    config = result.config
+    result, config = run.result, run.config
+    assert result is not None
     counted = identifying(config)
     options = {key: _hashable(value) for key, value in flatten(counted).items() if not key.startswith("seeds")}
     shared = {
@@ -135,9 +158,11 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
         "setting": as_text(setting(config)),
-        "pair_id": pair_id(result),
-        "model_pair_id": pair_id(result, differs="model"),
+        "pair_id": pair_id(result, data),
+        "model_pair_id": pair_id(result, data, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
+        "data": data,
+        "code": tuple(run.code),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
         **{name: getattr(result, name) for name in ("parameters", "num_classes", "train_size")},
@@ -153,10 +178,17 @@ def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
         yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}}
 
 
-def pair_id(result: Result, differs: str = "eraser") -> str:
-    """Return what is equal for runs that differ by eraser, or by model, and seed alone."""
+def pair_id(result: Result, data: str | None = None, differs: str = "eraser") -> str:
+    """Return what is equal for runs that differ by eraser, or by model, and seed alone.
+
+    Args:
+        result: the run's result.
+        data: digest of its dataset, which then stands for the dataset's name and options.
+        differs: "eraser" or "model".
+    """
     described = (differs, "seeds", "train", "mdl")  # a preset may train other erasers and models at other rates
     shared = {key: value for key, value in comparable(result.config).items() if key not in described}
+    shared |= {"dataset": data} if data else {}
     return fingerprint([result.command, shared, setting(result.config), result.train_size])
 
 

@@ -49,6 +49,16 @@ class StoredRun:
         return self.config["seeds"] if self.result is None else self.result.seeds
 
     @property
+    def data(self) -> str | None:
+        """Digest of its dataset; None while it has not finished, and in results before version 0.4.0."""
+        return None if self.result is None else self.result.data
+
+    @property
+    def code(self) -> list[tuple[str, int | str]]:
+        """Names and versions or digests of the code that computed it; none while it has not finished."""
+        return [] if self.result is None else sorted(self.result.code.items())
+
+    @property
     def started(self) -> float:
         """When its last process started; 0 while it has not finished."""
         return 0.0 if self.result is None else self.result.timing.started

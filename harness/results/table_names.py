@@ -8,10 +8,13 @@ from typing import NamedTuple
 from conf import Options
 from conf.commands import COMMANDS
 from harness.result import TrainedResult
+from harness.results.frames import data_of
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
 from harness.results.run_settings import as_text, comparable, setting, setting_of_table, whole
 from harness.results.table import file_name
+
+_PLACES = ("root", "path")  # options that name a dataset's folder or file
 
 
 class TableNames(NamedTuple):
@@ -85,21 +88,33 @@ def _in_full(label: Label, dataset: Options) -> Label:
 
 
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
-    """Return datasets with their sizes: one name may stand for folders of several sizes."""
+    """Return datasets with their sizes: a name may stand for several datasets, and a dataset be in several places."""
     sizes = {str(run.config["dataset"]): run.result.train_size for run in runs if isinstance(run.result, TrainedResult)}
-    described = []
-    for run in runs:
-        options = comparable({"dataset": run.config["dataset"]})["dataset"]
-        known = run.result.train_size if isinstance(run.result, TrainedResult) else None
-        size = known or sizes.get(str(run.config["dataset"]))
-        folder = {"root": options.pop("root")} if "root" in options else {}
-        described.append(options | ({"train_size": size} if size else {}) | folder)
+    digests = data_of(runs)
+    of_digest = dict(zip(digests[::-1], runs[::-1], strict=True))
+    firsts = [of_digest[digest] if digest else run for run, digest in zip(runs, digests, strict=True)]
+    described = [_described(run, sizes.get(str(run.config["dataset"]))) for run in firsts]
     paths = {PurePath(str(options["path"])) for options in described if "path" in options}
     names = Counter(path.name for path in paths if path.suffix)
     for options in described:  # a file without its folder, where that tells files apart
         if names[name := PurePath(str(options.get("path", ""))).name] == 1:
             options["path"] = name
-    return described
+    alike = Counter(text for text, _ in {(str(of), digest) for of, digest in zip(described, digests, strict=True)})
+    places = [
+        {key: str(PurePath(place)) for key, place in run.config["dataset"].items() if key in _PLACES} for run in firsts
+    ]
+    return [
+        options | (place | {"data": digest[:8]} if digest and alike[str(options)] > 1 else {})
+        for options, place, digest in zip(described, places, digests, strict=True)
+    ]
+
+
+def _described(run: StoredRun, train_size: int | None) -> Options:
+    """Return a dataset's options, with its size, and its folder last."""
+    options = comparable({"dataset": run.config["dataset"]})["dataset"]
+    size = run.result.train_size if isinstance(run.result, TrainedResult) else train_size
+    folder = {"root": options.pop("root")} if "root" in options else {}
+    return options | ({"train_size": size} if size else {}) | folder
 
 
 def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:

@@ -80,7 +80,7 @@ def test_columns_of_a_codelength_count_trainings_that_were_of_no_use(tmp_path: P
 def test_no_column_is_empty_in_runs_of_all_commands(tmp_path: Path) -> None:
     write_run(tmp_path, command="train", seeds=[0], ended=["patience"], best_epoch=[3], untrained=[False],
               left_plateau=[True])  # fmt: skip
-    run = write_run(tmp_path, seeds=[0])
+    run = write_run(tmp_path, seeds=[0], data="0123456789abcdef")
     curve = [point | {"left_plateau": [True]} for point in result_json(run)["curve"]]
     edit_result(run, curve=curve, mdl=result_json(run)["mdl"] | {"calibrated_bits_per_sample": [2.0]})
     run = write_information_run(tmp_path, seeds=[0])
