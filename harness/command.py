@@ -32,6 +32,7 @@ from conf.command_process import (
 )
 from conf.commands import config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
+from conf.display_names import display
 from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
@@ -174,6 +175,7 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
+    display()  # a file of the user's with a mistake is refused before anything is computed
     sys.argv[1:] = with_left_out_options(command.name, _flags_first(sys.argv[1:]))
     _require_launchers_by_name(sys.argv[1:])
     try:

@@ -256,6 +256,28 @@ def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> Non
     assert BROKEN[text] in line
 
 
+NO_NAMES = {
+    "": "has no sections: write names: {leace: 'LEACE'}, or delete the file",
+    "names:": "names has no entries: write names: {leace: 'LEACE'}, or leave it out",
+    "names: {leace: 5}": "names: leace is 5, and must be a text: put it in quotes, leace: '5'",
+    "names: {leace: [a]}": "names: leace is ['a'], and must be a text: write names: {leace: 'LEACE'}",
+    "names: {5: a}": "names: the name 5 is no text: put it in quotes, '5'",
+    "name: {leace: a}": "unknown section name: did you mean names? choose from eraser_colours, names",
+    "eraser_colours: {a: blu}": "eraser_colours: a is blu, and must be a colour of Matplotlib: '#0072B2', 'red'",
+    "\xff": "is no text in UTF-8 (invalid start byte): save it again",
+}
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_a_file_of_display_names_with_a_mistake_is_refused_before_anything_is_computed(command, text: str) -> None:
+    path = Path("mine/display_names.yaml")
+    path.parent.mkdir()
+    path.write_text(text, encoding="latin-1")
+    outcome = command(MDL, "--config-dir=mine")
+    assert (outcome.code, outcome.out, outcome.err) == (2, "", f"{path.absolute()}: {NO_NAMES[text]}\n")
+    assert not Path("runs").exists()
+
+
 def test_a_broken_file_that_is_not_chosen_does_no_harm(command) -> None:
     Path("mine/train").mkdir(parents=True)
     Path("mine/train/broken.yaml").write_text("lr: [1\n")
