@@ -1,5 +1,6 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import logging
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from conf.compose import composed
 from conf.error_messages import explain
+from conf.groups import CONF
 from conf.target_class import Target
 from erasure.dataset import MissingDataError, Source
 from erasure.datasets.digits import Digits
@@ -102,6 +104,13 @@ CASES = {
     "flag without its value": (["-cd", "-c=job"], "argument --config-dir/-cd: expected one argument (see --help)"),
     "no value of a flag": (["--cfg=foo"], "argument --cfg/-c: invalid choice: 'foo' (choose from "),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
+    "configuration of another command": (
+        ["mdl=quick", "--config-name", "train"],
+        "--config-name=train: python -m mdl composes mdl.yaml: start python -m train instead",
+    ),
+    "configuration of no command": (["-cn=nope"], "--config-name=nope: python -m mdl composes mdl.yaml: leave it out"),
+    "nothing before =": (["=1"], "=1: nothing is named before the =: write KEY=VALUE, e.g. model=mlp (see --help)"),
+    "number of an experiment": (["+experiment=1"], "unknown experiment=1: choose from attribution, "),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
     "comma at the end": (["-m", "eraser=leace,"], "eraser=leace,: a value is missing beside a comma"),
@@ -178,6 +187,18 @@ def test_every_flag_of_hydra_is_known(command) -> None:
     flags = re.findall(r"^--([\w-]+)", shown, re.MULTILINE)
     known = command(MDL, "--nope").err.strip().rpartition("choose from ")[2]
     assert sorted(flags) == known.split(", ")
+
+
+def test_information_of_hydra_is_shown(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    level = root.level
+    for asked, shown in (("config", CONF.as_uri().removeprefix("file://")), ("plugins", "BasicLauncher")):
+        with monkeypatch.context() as patch:
+            patch.setattr(root, "handlers", [])  # Hydra adds one
+            outcome = command(MDL, f"--info={asked}")
+        root.setLevel(level)
+        assert shown in outcome.out, asked
+        assert (outcome.code, outcome.err) == (0, "")
 
 
 @pytest.mark.parametrize(("arguments", "line"), CASES.values(), ids=CASES)
