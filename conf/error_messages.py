@@ -52,7 +52,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
     if "Config group override must be" in text:
-        return _no_choice(command, overrides)
+        return _no_choice(overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
@@ -148,13 +148,20 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
     return f"{override}: write it in two kinds of quotes: {quoted}"
 
 
-def _no_choice(command: str, overrides: Sequence[str]) -> str:
-    """Explain a group that is set to null or a number, which Hydra does not take for the name of a choice."""
+def _no_choice(overrides: Sequence[str]) -> str:
+    """Explain a group that is set to null or a number, which Hydra does not take for the name of a choice.
+
+    A word that begins with "=" is such a group as well, one without a name.
+    """
+    of_groups = []
     for word in overrides:
-        group, _, value = word.partition("=")
-        if group in chosen(command, []) and override_value(value) != value:
-            return unknown_key(value, choices(group), f"{group}=")
-    return "a group takes the name of one of its choices (see --help)"
+        group, equals, value = word.lstrip("+~").partition("=")
+        if equals and not group:
+            return f"{word}: nothing is named before the =: write KEY=VALUE, e.g. model=mlp (see --help)"
+        if (known := choices(group)) and override_value(value) != value:
+            return unknown_key(value, known, f"{group}=")
+        of_groups += [word] if known else []
+    return f"{' '.join(of_groups)}: a group takes the name of one of its choices (see --help)"
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:

@@ -26,6 +26,11 @@ def look_in(words: Sequence[str]) -> list[str]:
     return words
 
 
+def folders() -> list[Path]:
+    """Return the folders of YAML files, this project's before the user's."""
+    return [*_folders]
+
+
 def user_folders() -> list[Path]:
     """Return the user's folders of YAML files."""
     return _folders[1:]

@@ -37,8 +37,13 @@ class _FirstOfEach(logging.Filter):
 
 
 def show_log(level: int, *, force: bool = False) -> None:
-    """Show log records of a level and above on stderr, each message once; with `force` instead of earlier handlers."""
+    """Show log records of a level and above on stderr, each message once; with `force` instead of earlier handlers.
+
+    Hydra's are shown from warnings on. What --info asks for it logs itself, on stdout: its loggers keep their level.
+    """
     handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)
+    handler.addFilter(lambda record: not record.name.startswith("hydra.") or record.levelno >= logging.WARNING)
     handler.setFormatter(PrintableFormatter("%(message)s"))
     handler.addFilter(_FirstOfEach())
     logging.basicConfig(level=level, handlers=[handler], force=force)

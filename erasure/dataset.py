@@ -125,6 +125,13 @@ class Source(ABC):
         """Return the names of the training examples at these positions [n], those of their files or rows."""
         return [f"row {i}" for i in index.tolist()]
 
+    def names_content(self) -> str | None:
+        """Return a digest of a file that `example_names` reads and `content` leaves out; None if there is no such file.
+
+        It belongs to the identity of runs that write names, and does not affect the numbers of any.
+        """
+        return None
+
     def identity(self) -> dict[str, object]:
         """Return the properties of this dataset that determine the numbers of a run, and none of this machine."""
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}

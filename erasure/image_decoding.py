@@ -31,9 +31,10 @@ _FORMATS = {  # formats that Pillow decodes itself; for others it may start prog
 }  # fmt: skip
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
 _ORIENTATION = 0x0112  # EXIF tag
-_PHOTOMETRIC, _SAMPLES_PER_PIXEL = 262, 277  # TIFF tags
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLES_PER_PIXEL = 258, 262, 277  # TIFF tags
 _ON_WHITE = "have transparent pixels, which were put on white"
 _FIRST_FRAME = "have several frames, of which the first is read"
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # any number of 0xff may go before it (ITU T.81, B.1.1.2)
 _SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
 _RESTARTS = range(0xD0, 0xD8)
 _AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
@@ -113,10 +114,12 @@ def _require_whole(encoded: bytes) -> None:
 def _require_whole_scans(encoded: bytes) -> None:
     """Check that a JPEG's scans end at allowed markers, the last at the end of the image."""
     position, restarts = 2, False
-    while encoded[position : position + 2] != b"\xff\xd9":
-        marker = encoded[position + 1]
+    while (match := _MARKER.match(encoded, position)) is None or match[1] != b"\xd9":
+        if match is None:
+            raise ValueError("it ends early" if position >= len(encoded) else f"no marker at byte {position}")
+        marker, position = match[1][0], match.end()
         restarts |= marker == 0xDD
-        position += 2 + int.from_bytes(encoded[position + 2 : position + 4], "big")
+        position += int.from_bytes(encoded[position : position + 2], "big")
         while marker == 0xDA:  # coded values follow, up to a marker that does not belong to them
             match = _SCAN_END.search(encoded, position)
             if match is None:
@@ -132,12 +135,16 @@ def _require_whole_scans(encoded: bytes) -> None:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Convert to an image of 8 bits per value; RGBA if pixels are transparent, and only then."""
-    sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
+    # "I" is of 32 bits, but Pillow scales PGM to 16 and, before version 11.3, reads PNG of 16 bits so
+    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     if not sixteen and image.mode not in _MODES:
         raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")
     tags = getattr(image, "tag_v2", {})
     if (samples := tags.get(_SAMPLES_PER_PIXEL, 1)) > len(image.getbands()):
         raise _RefusedError(f"has {samples} values per pixel: save it as grayscale or RGB")
+    if sixteen and (bits := tags.get(_BITS_PER_SAMPLE, (16,))[0]) != 16:
+        scaled = f"multiply its values by {2 ** (16 - bits)} and save it with 16 bits"
+        raise _RefusedError(f"has {bits} bits per value, which Pillow does not scale to 16: {scaled}")
     if sixteen and tags.get(_PHOTOMETRIC) == 0:
         raise _RefusedError("has 16 bits per value and 0 for white, which Pillow does not invert: save it as .png")
     if image.getexif().get(_ORIENTATION, 1) != 1:

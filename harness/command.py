@@ -30,8 +30,9 @@ from conf.command_process import (
     let_threads_sleep,
     require_current_folder,
 )
-from conf.commands import config_of
+from conf.commands import COMMANDS, config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
+from conf.display_names import display
 from conf.error_messages import explain
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
@@ -156,7 +157,6 @@ def main(command: Command) -> None:
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
     look_in(sys.argv[1:])
     show_log(logging.INFO)
-    logging.getLogger("hydra").setLevel(logging.WARNING)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
@@ -174,7 +174,8 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
-    sys.argv[1:] = with_left_out_options(command.name, _flags_first(sys.argv[1:]))
+    display()  # a file of the user's with a mistake is refused before anything is computed
+    sys.argv[1:] = with_left_out_options(command.name, _flags_first(command.name, sys.argv[1:]))
     _require_launchers_by_name(sys.argv[1:])
     try:
         hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(command)()
@@ -188,11 +189,11 @@ def _run(command: Command) -> int:
     return command.exit_code if command.sweep is None else end_sweep(command, command.sweep)
 
 
-def _flags_first(words: Sequence[str]) -> list[str]:
+def _flags_first(command: str, words: Sequence[str]) -> list[str]:
     """Return the words of a command line with Hydra's flags before the overrides, as its parser wants them.
 
     Raises:
-        ConfigError: an unknown flag, or one without its value.
+        ConfigError: an unknown flag, one without its value, or the configuration of another command.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
@@ -211,6 +212,9 @@ def _flags_first(words: Sequence[str]) -> list[str]:
         raise ConfigError(f"--package={options.package}: goes with --cfg")
     if options.config_dir == "":
         raise ConfigError("--config-dir=: names no folder")
+    if (config := options.config_name) is not None and config.removesuffix(".yaml") != command:
+        instead = f"start python -m {config} instead" if config in COMMANDS else "leave it out"
+        raise ConfigError(f"--config-name={config}: python -m {command} composes {command}.yaml: {instead}")
     flags = list(words)
     for override in options.overrides:
         flags.remove(override)

@@ -12,7 +12,7 @@ from typing import Any
 
 from conf.command_process import BAD_CONFIG, FAILED
 from conf.commands import config_of
-from conf.groups import CONF
+from conf.groups import CONF, folders
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
@@ -142,7 +142,7 @@ class KeptTables:
     command: str
 
     def read(self) -> str | None:
-        """Return what was printed; None if tables, figures, runs or the command's code have changed since."""
+        """Return what was printed; None if tables, figures, runs, code or YAML files have changed since."""
         try:
             kept = _read(self.directory / _TABLES, {"printed": str, "state": str})
         except (FileNotFoundError, ValueError):
@@ -162,8 +162,10 @@ class KeptTables:
         if len(self.runs) == 1:  # a single run is compared with its control, one of these
             files += self.runs[0].parent.glob(f"{self.command}-*-control-*/result.json")
         # packages whose code makes the tables: mdl's have columns of train's
-        packages = ("harness", *config_of(self.command).sections())
+        packages = ("conf", "harness", *config_of(self.command).sections())
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
+        # display names, and presets that settings are named by
+        files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
         stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
         return hashlib.sha256("\n".join(described).encode()).hexdigest()

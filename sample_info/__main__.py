@@ -33,10 +33,12 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         described = replace(described, source=ClassSubset.of(described.source, settings.classes))
+    checksums = {}
     if settings.initial_weights is not None:
-        checksums = {"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}}
-        described = replace(described, checksums=checksums)
-    return described
+        checksums["initial_weights"] = checksum_of(settings.initial_weights)
+    if (names := described.source.names_content()) is not None:
+        checksums["example_names"] = names
+    return replace(described, checksums={"sample_info": checksums})
 
 
 def load(experiment: "Experiment[SampleInfoConfig]") -> "tuple[Prepared, Compute]":

@@ -1,6 +1,8 @@
 """The command line of `python -m scripts.NAME`: its parser and help, with errors in one line."""
 
 import argparse
+import os
+from pathlib import Path
 from typing import NoReturn
 
 from conf.terminal import print_anywhere
@@ -26,6 +28,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number, at least 1")
     return int(text)
+
+
+def runs_folder(text: str) -> Path:
+    """Return the path of an existing folder of runs, as the type of an argument."""
+    if not os.path.isdir(text):  # noqa: PTH112 (False for a name that is too long)
+        raise argparse.ArgumentTypeError(f"{text}: no such folder; give the runs_dir of a command, by default runs/")
+    return Path(text)
 
 
 def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:

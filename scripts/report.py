@@ -27,7 +27,7 @@ from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
 from harness.results.table import COMMON, Table, common_notes, file_name, markdown_of
 from harness.untrusted_runs import one_line
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 
 MAX_FIGURES = 60  # a figure takes half a second
 REPORTS = {name: report_module(name) for name in COMMANDS}
@@ -37,14 +37,12 @@ Files = Mapping[str, Sequence[tuple[str, str]]]  # by name of a table: captions 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)
-    command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
+    command.add_argument("runs", nargs="+", type=runs_folder, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     about = f"of codes and runs: all, or some of {', '.join(COLUMNS)}; CSV files have all"
     command.add_argument("--columns", nargs="+", choices=("all", *COLUMNS), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
-    if missing := [root for root in options.runs if not root.is_dir()]:
-        command.error(f"{missing[0]}: no such folder; give the runs_dir of a command")
     try:
         chosen = COLUMNS if "all" in options.columns else [*dict.fromkeys(options.columns)]  # each once
         return build(options.runs, options.out, chosen, options.wandb)

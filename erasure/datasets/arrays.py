@@ -16,7 +16,7 @@ from torch import Tensor
 
 from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.device_memory import free_bytes
-from erasure.store.checked_files import file_checksum
+from erasure.store.checked_files import file_checksum, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ class Arrays(Source):
             classes are the distinct labels, in order.
         test_x_key: name of the array of examples held out for testing; None to hold out `test_fraction` of the others.
         test_y_key: name of the array of their labels.
-        names: text file with the name of each training example on a line, in order, for tables and figures; None to
-            number them.
+        names: text file with the name of each training example on a line, in order and without a header, for tables and
+            figures; None to number them.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Arrays(Source):
             one, other = (_described(part) for part in examples)
             raise ValueError(f"{self.path}: '{self.test_x_key}' has {other}, but '{self.x_key}' has {one}")
         labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, examples, strict=True)]
-        self.example_names(torch.tensor([len(examples[0]) - 1]))  # before anything is computed
+        self.example_names(torch.arange(len(examples[0])))  # a wrong file is refused before anything is computed
         classes = np.unique(labels[0])
         train, *test = (LabelledImages(x, self._positions(y, classes)) for x, y in zip(examples, labels, strict=True))
         bounded = arrays[self.x_key].ndim > 2
@@ -88,20 +88,30 @@ class Arrays(Source):
         """Return the names of the training examples at these positions [n]: the lines of `names`, or "row 7".
 
         Raises:
-            ValueError: `names` is no text file or has too few lines.
+            ValueError: `names` is no text file, or does not have as many lines as there are examples.
         """
         if self.names is None:
             return super().example_names(index)
-        try:
-            lines = Path(self.names).expanduser().read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"names={self.names} cannot be read as text ({error})") from error
-        if len(lines) <= (last := int(index.max())):
+        lines, (shape, _) = self._lines(self.names), self._arrays([self.x_key])[1][self.x_key]
+        if len(lines) != shape[0]:
             raise ValueError(
-                f"names={self.names} has {len(lines)} lines, and an example is at place {last} from 0: give one "
-                f"line for each row of '{self.x_key}'"
+                f"names={self.names} has {len(lines)} lines, and '{self.x_key}' of {self.path} has {shape[0]} rows: "
+                "give one line for each row, and no header"
             )
         return [lines[i] for i in index.tolist()]
+
+    def names_content(self) -> str | None:
+        """Return a digest of the lines of `names`."""
+        return None if self.names is None else fingerprint(self._lines(self.names))
+
+    @staticmethod
+    def _lines(file: str) -> list[str]:
+        """Return the lines of a text file; a form feed or a separator of Unicode does not end one."""
+        try:
+            text = Path(file).expanduser().read_text(encoding="utf-8")  # reads \r\n as \n
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"names={file} cannot be read as text ({error})") from error
+        return text.removesuffix("\n").split("\n")
 
     def content(self) -> str:
         """Return a digest of the file."""
@@ -210,10 +220,8 @@ class Arrays(Source):
         if y.dtype.kind == "f" and y.ndim == 1:
             if not_finite := int((~np.isfinite(y)).sum()):
                 raise ValueError(f"{where}: {not_finite} labels are not finite: drop these rows")
-            if np.abs(y).max(initial=0) > _EXACT:
-                raise ValueError(
-                    f"{where}: floating numbers as large as {np.abs(y).max():.0e} are not exact: write words"
-                )
+            if (largest := float(np.abs(y).max(initial=0))) > _EXACT:  # 2^53 is outside float16's range
+                raise ValueError(f"{where}: floating numbers as large as {largest:.0e} are not exact: write words")
             if np.array_equal(y, np.rint(y)):
                 y = y.astype(np.int64)
         if y.dtype.kind == "S":

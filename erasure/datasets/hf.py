@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 _TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
 _METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
+_MARK = "text:"  # before texts of a .csv file, of which none is a number or a missing value then, as 007 and NA are
 _SPLIT_WORDS = ["train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"]
 _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
     rf"(?:^|[-._ 0-9])(?:{'|'.join(_SPLIT_WORDS)})(?:[-._ 0-9]|$)"
@@ -151,7 +152,8 @@ class HuggingFaceTable(Source):
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported by us
         with self._explained(self.train_split):
             _ = _configurations(location)  # refuses addresses, which the library would open
-            where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
+            # a relative path may be the name of one of the library's readers: "csv"
+            where, files = (str(location.absolute()), None) if location.is_dir() else ("parquet", str(location))
             if (saved := _saved_files(location)) is not None:
                 where, files = "arrow", {split: [str(file) for file in listed] for split, listed in saved.items()}
             builder = datasets.load_dataset_builder(where, self.config, data_files=files)
@@ -175,6 +177,9 @@ class HuggingFaceTable(Source):
             if len(stored) > 1:
                 one, other = sorted(map(str, stored))[:2]
                 raise ValueError(f"its files number the classes differently, {one} and {other}: write it again")
+            marked = kind is str and hasattr(builder.config, "converters")  # of .csv files
+            if marked:
+                builder.config.converters = {column: _MARK.__add__}
             table: Any = builder.as_streaming_dataset(split=split)
             names = stored.pop() if stored else _names(table.features, label)
             if names is not None and names != _names(
@@ -196,6 +201,8 @@ class HuggingFaceTable(Source):
                     cell = row[column]
                     if feature is not None and isinstance(cell, str):
                         cell = {"path": cell}
+                    if marked and isinstance(cell, str):
+                        cell = cell.removeprefix(_MARK) or None
                     if not isinstance(cell, kind):
                         raise ValueError(f"row {i} has no {key.removesuffix('_column')}")
                     if isinstance(cell, dict) and cell.get("bytes") is None and cell.get("path") not in {*known, None}:

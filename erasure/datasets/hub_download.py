@@ -57,7 +57,7 @@ def checksums(root: Path) -> dict[str, str]:
         return {root.name: file_checksum(root)}
     noted = root / SUMS
     if noted.is_file():
-        return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").splitlines()}
+        return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").split("\n") if line}
     return {name: file_checksum(root / name) for name in file_names(root)}
 
 

@@ -49,7 +49,7 @@ class ImageFolder(Source):
         if self.size is not None and self.size < 1:
             raise ValueError(f"size={self.size}: the side of images in pixels is at least 1")
         folders = self._folders()
-        train, *held_out = (self._split(folder) for folder in folders[:2])
+        train, *held_out = map(self._split, folders)
         classes = sorted({*train.values()})
         if len(classes) < 2:
             loose = sum(path.suffix.lower() in image_decoding.SUFFIXES for path in folders[0].iterdir())
@@ -60,13 +60,13 @@ class ImageFolder(Source):
         test = held_out[0] if held_out else {}
         if unknown := sorted({*test.values()} - set(classes)):
             raise ValueError(f"{folders[1]} has classes that train/ lacks: {', '.join(unknown[:5])}")
-        self._warn_of_what_is_left_out(folders[:2])
+        self._warn_of_what_is_left_out(folders)
         if held_out and not test:
             log.warning("%s: no image in a class folder; a part of %s is held out instead", folders[1], folders[0])
         return RawImages(self._read(train, classes), self._read(test, classes) if test else None, tuple(classes))
 
     def content(self) -> str:
-        """Return a digest of the relative path and content of every image."""
+        """Return a digest of the relative path and content of every image of the splits that are read."""
         content = hashlib.sha256(f"decoded {image_decoding.VERSION}\n".encode())
         for folder in self._folders():
             for path in self._split(folder):
@@ -83,7 +83,7 @@ class ImageFolder(Source):
         return Path(self.root).expanduser()
 
     def _folders(self) -> list[Path]:
-        """Return the folder of training images, then those of held-out images in order of preference."""
+        """Return the folder of training images, and of held-out images if there is one, the first in order."""
         by_name = {path.name.lower(): path for path in sorted(self._root.glob("*")) if path.is_dir()}  # test, not Test
         train, held_out = ([by_name[name] for name in names if name in by_name] for names in (_TRAIN, _HELD_OUT))
         if not train:
@@ -91,7 +91,7 @@ class ImageFolder(Source):
                 f"root={self.root}: no folder {self._root / 'train'}; "
                 f"expected images in {self.root}/train/<class>/*.png or *.jpg"
             )
-        return [train[0], *held_out]
+        return [train[0], *held_out[:1]]
 
     def _split(self, folder: Path) -> dict[Path, str]:
         """Return the images of a split, in order, and their classes."""

@@ -1,37 +1,22 @@
 """Labels of runs that are compared: names, the fewest options that tell them apart, and a colour per eraser."""
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import yaml
-
 from conf import Options
-from conf.groups import CONF, user_folders
+from conf.display_names import display
 from harness.results.run_settings import flatten, whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 _UNSAID = ("dataset", "model", "eraser", "sample_info", "setting")  # sections: "width", not "model.width"
 
 
-@functools.cache
-def _display() -> Mapping[str, Mapping[str, str]]:
-    """Return `names` and `eraser_colours` of conf/display_names.yaml, with those of the user's folders."""
-    merged: dict[str, dict[str, str]] = {"names": {}, "eraser_colours": {}}
-    for folder in (CONF, *user_folders()):
-        if (path := folder / "display_names.yaml").is_file():
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            for section, entries in merged.items():
-                entries |= content.get(section, {})
-    return merged
-
-
 def usual_colours() -> Mapping[str, str]:
     """Return the colours of erasers by name, in the order of tables."""
-    return _display()["eraser_colours"]
+    return display()["eraser_colours"]
 
 
 def palette() -> list[str]:
@@ -41,7 +26,7 @@ def palette() -> list[str]:
 
 def display_name(name: "str | Label") -> str:
     """Return the usual spelling of a name of the command line, or of a label: "qleace" is "QLEACE"."""
-    return name.display if isinstance(name, Label) else _display()["names"].get(name, name)
+    return name.display if isinstance(name, Label) else display()["names"].get(name, name)
 
 
 @dataclass(frozen=True, order=True)

@@ -11,7 +11,6 @@ Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if al
 import argparse
 import functools
 import logging
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from erasure.store.regular_files import DamagedFileError
 from harness.device_and_precision import pick_device
 from harness.run_directory import RESULT, Run
 from harness.run_state import read_state
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 from scripts.commands import COMMANDS, command_named
 from scripts.manage_sweep.relaunch import launch_command
 from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
@@ -66,14 +65,12 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argument_parser("manage_sweep", __doc__)
     parser.add_argument("action", choices=["status", "discard"])
-    parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
+    parser.add_argument("runs", type=runs_folder, help="the sweep's runs_dir")
     parser.add_argument("--retry-failed", action="store_true", help="print the commands for unfinished runs")
     parser.add_argument(
         "--yes", action="store_true", help="with discard: delete the failed runs, do not only list them"
     )
     options = parser.parse_args(words)
-    if not os.path.isdir(options.runs):  # noqa: PTH112 (False for a name that is too long)
-        parser.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
     if options.action == "discard" and options.retry_failed:
         parser.error("--retry-failed goes with status")
     if options.action == "status" and options.yes:

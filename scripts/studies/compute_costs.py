@@ -40,7 +40,7 @@ from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine, memory_rate, product_rate, shown
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 from train.randomness import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
     parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
     parser.add_argument(
-        "--runs", type=Path, nargs="+", default=[], help="folders of finished runs: epochs are their means"
+        "--runs", type=runs_folder, nargs="+", default=[], help="folders of finished runs: epochs are their means"
     )
     size = ("C", "H", "W", "CLASSES", "EXAMPLES")
     parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")

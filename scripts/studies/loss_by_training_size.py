@@ -27,7 +27,7 @@ from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.result import MdlResult, Point
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 from scripts.studies.table16 import ENTRIES, ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in, seed_counts
 
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
@@ -143,7 +143,7 @@ def show(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.loss_by_training_size", __doc__)
-    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=runs_folder, help="folders of finished runs")
     parser.add_argument("--out", type=Path, help="SVG file for a figure of the first table; a PDF comes beside it")
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 

@@ -15,7 +15,7 @@ from harness.results.run_labels import Label, display_name
 from harness.results.table import Table
 from harness.statistics import Spread
 from mdl.result import MdlResult
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (
@@ -29,7 +29,7 @@ Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.orders", __doc__)
-    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs on one dataset")
+    parser.add_argument("runs", nargs="+", type=runs_folder, help="folders of finished runs on one dataset")
     parser.add_argument("--out", type=Path, default=Path("orders"), help="OUT.md")
     options = parser.parse_args(arguments)
     results = [run.result for run in read_runs(options.runs)]

@@ -34,7 +34,7 @@ from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.result import MdlResult, published_units
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, runs_folder
 from train.published_rates import LEARNING_RATES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
@@ -343,7 +343,7 @@ def show(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.table16", __doc__)
-    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=runs_folder, help="folders of finished runs")
     parser.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 

@@ -1,5 +1,6 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import logging
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from conf.compose import composed
 from conf.error_messages import explain
+from conf.groups import CONF
 from conf.target_class import Target
 from erasure.dataset import MissingDataError, Source
 from erasure.datasets.digits import Digits
@@ -102,6 +104,13 @@ CASES = {
     "flag without its value": (["-cd", "-c=job"], "argument --config-dir/-cd: expected one argument (see --help)"),
     "no value of a flag": (["--cfg=foo"], "argument --cfg/-c: invalid choice: 'foo' (choose from "),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
+    "configuration of another command": (
+        ["mdl=quick", "--config-name", "train"],
+        "--config-name=train: python -m mdl composes mdl.yaml: start python -m train instead",
+    ),
+    "configuration of no command": (["-cn=nope"], "--config-name=nope: python -m mdl composes mdl.yaml: leave it out"),
+    "nothing before =": (["=1"], "=1: nothing is named before the =: write KEY=VALUE, e.g. model=mlp (see --help)"),
+    "number of an experiment": (["+experiment=1"], "unknown experiment=1: choose from attribution, "),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
     "comma at the end": (["-m", "eraser=leace,"], "eraser=leace,: a value is missing beside a comma"),
@@ -180,6 +189,18 @@ def test_every_flag_of_hydra_is_known(command) -> None:
     assert sorted(flags) == known.split(", ")
 
 
+def test_information_of_hydra_is_shown(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    level = root.level
+    for asked, shown in (("config", CONF.as_uri().removeprefix("file://")), ("plugins", "BasicLauncher")):
+        with monkeypatch.context() as patch:
+            patch.setattr(root, "handlers", [])  # Hydra adds one
+            outcome = command(MDL, f"--info={asked}")
+        root.setLevel(level)
+        assert shown in outcome.out, asked
+        assert (outcome.code, outcome.err) == (0, "")
+
+
 @pytest.mark.parametrize(("arguments", "line"), CASES.values(), ids=CASES)
 def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> None:
     outcome = command(MDL, *arguments, "logger.mode=disabled")
@@ -254,6 +275,28 @@ def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> Non
     (line,) = outcome.err.strip().splitlines()
     assert line.startswith(str(path.absolute()))
     assert BROKEN[text] in line
+
+
+NO_NAMES = {
+    "": "has no sections: write names: {leace: 'LEACE'}, or delete the file",
+    "names:": "names has no entries: write names: {leace: 'LEACE'}, or leave it out",
+    "names: {leace: 5}": "names: leace is 5, and must be a text: put it in quotes, leace: '5'",
+    "names: {leace: [a]}": "names: leace is ['a'], and must be a text: write names: {leace: 'LEACE'}",
+    "names: {5: a}": "names: the name 5 is no text: put it in quotes, '5'",
+    "name: {leace: a}": "unknown section name: did you mean names? choose from eraser_colours, names",
+    "eraser_colours: {a: blu}": "eraser_colours: a is blu, and must be a colour of Matplotlib: '#0072B2', 'red'",
+    "\xff": "is no text in UTF-8 (invalid start byte): save it again",
+}
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_a_file_of_display_names_with_a_mistake_is_refused_before_anything_is_computed(command, text: str) -> None:
+    path = Path("mine/display_names.yaml")
+    path.parent.mkdir()
+    path.write_text(text, encoding="latin-1")
+    outcome = command(MDL, "--config-dir=mine")
+    assert (outcome.code, outcome.out, outcome.err) == (2, "", f"{path.absolute()}: {NO_NAMES[text]}\n")
+    assert not Path("runs").exists()
 
 
 def test_a_broken_file_that_is_not_chosen_does_no_harm(command) -> None:

@@ -30,6 +30,17 @@ def test_of_sixteen_bits_the_upper_eight_are_kept() -> None:
     values = np.array([[38217, 16187, 2458, 0, 255, 256, 65535]], dtype=np.uint16)
     assert decoded(Image.fromarray(values), 1)[0, :, 0].tolist() == [149, 63, 9, 0, 0, 1, 255]
     assert decoded(Image.fromarray(values), 3)[0, 2].tolist() == [9, 9, 9]
+    pgm = b"P5 7 1 65535\n" + values.astype(">u2").tobytes()
+    assert decode(pgm, "a.pgm", size=None, channels=1)[0, :, 0].tolist() == [149, 63, 9, 0, 0, 1, 255]
+    assert decode(b"P2 3 1 4095\n0 2048 4095\n", "a.pgm", size=None, channels=1)[0, :, 0].tolist() == [0, 128, 255]
+
+
+def test_twelve_bits_are_refused_until_they_are_scaled_to_sixteen() -> None:
+    values = np.array([[0, 16, 2048, 4095]], dtype=np.uint16)
+    packed = bytes.fromhex("".join(f"{value:03x}" for value in values[0]))
+    with pytest.raises(ValueError, match=r"a has 12 bits per value, .*: multiply its values by 16 and save it with 16"):
+        decode(layered_tiff(values[:, :, None], photometric=1, bits=12, data=packed), "a", size=None, channels=1)
+    assert decoded(Image.fromarray(values * 16), 1, "TIFF")[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
 def test_palettes_black_and_white_and_opaque_alpha_keep_their_pixels() -> None:
@@ -70,10 +81,10 @@ def tiff(dtype: type) -> bytes:
     return encoded(Image.fromarray(GREYS.astype(dtype)), "TIFF")
 
 
-def layered_tiff(values: np.ndarray, *, photometric: int) -> bytes:
+def layered_tiff(values: np.ndarray, *, photometric: int, bits: int = 0, data: bytes = b"") -> bytes:
     """A TIFF of any number of values per pixel [H, W, values], as cameras of many bands write them."""
-    (height, width, samples), data = values.shape, values.tobytes()
-    bits = 8 * values.dtype.itemsize
+    height, width, samples = values.shape
+    bits, data = bits or 8 * values.dtype.itemsize, data or values.tobytes()
     depth = struct.pack(f"<{samples}H", *[bits] * samples).ljust(4, b"\0")
     fields = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, samples, bits), (262, 3, 1, photometric)]
     fields += [(273, 4, 1, 8 + len(depth)), (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(data))]
@@ -148,6 +159,20 @@ def test_other_formats_keep_their_pixels_and_are_refused_when_cut(kind: str) -> 
             assert np.array_equal(decode(content[:cut], "a", size=None, channels=3), whole)
         except ValueError:
             continue
+
+
+def test_a_jpeg_may_have_fill_bytes_before_its_markers() -> None:
+    content = encoded(Image.fromarray(COLOURS), "JPEG")
+    padded, position = content[:2], 2
+    while content[position + 1] != 0xDA:
+        end = position + 2 + int.from_bytes(content[position + 2 : position + 4], "big")
+        padded, position = padded + b"\xff\xff" + content[position:end], end
+    padded += b"\xff" + content[position:-2] + b"\xff\xff" + content[-2:]
+    filled, plain = (decode(one, "a", size=None, channels=3) for one in (padded, content))
+    assert np.array_equal(filled, plain)
+    for cut in (position, len(padded) - 1):
+        with pytest.raises(ValueError, match="a cannot be read as an image"):
+            decode(padded[:cut], "a", size=None, channels=3)
 
 
 def flipped(content: bytes, position: int) -> bytes:

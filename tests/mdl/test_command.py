@@ -92,8 +92,13 @@ def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command
         remade = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
         assert remade["tables.json"] != made["tables.json"], name
         assert remade == made | {"tables.json": remade["tables.json"]}, name
-        assert "are as they were" in command(MDL, *arguments).out, name
         made = remade
+    Path("mine").mkdir()
+    for text, shown in (("names: {leace: Mine}", " Mine "), ("names: {leace: Another}", " Another ")):
+        Path("mine/display_names.yaml").write_text(text)
+        assert shown in command(MDL, "--config-dir=mine", *arguments).out
+    assert "are as they were" in command(MDL, "--config-dir=mine", *arguments).out
+    assert " LEACE " in command(MDL, *arguments).out
 
 
 def test_tables_of_a_run_are_made_again_where_its_control_is_new_or_newer(command) -> None:

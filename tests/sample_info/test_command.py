@@ -137,15 +137,20 @@ def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monk
     np.savez(tmp_path / "a.npz", x=x.numpy(), y=[0] * 40 + [1] * 40)
     (tmp_path / "names.txt").write_text("".join(f"word {i}\n" for i in range(80)))
     options = ["dataset=arrays", f"dataset.path={tmp_path / 'a.npz'}", f"dataset.names={tmp_path / 'names.txt'}"]
+    words = [*SMALL, *options, "sample_info.classes=[0,1]", "logger.mode=disabled"]
     shown: list[str] = []
     monkeypatch.setattr(Axes, "imshow", lambda *_, **__: pytest.fail("drawn as an image"))
     monkeypatch.setattr(Axes, "text", lambda *a, **_: shown.append(a[3]))
-    assert command(COMMAND, *SMALL, *options, "sample_info.classes=[0,1]", "logger.mode=disabled").code == 0
+    assert command(COMMAND, *words).code == 0
     directory, result = the_run()
     best, *_ = result["information"]["f_si_nats"]
     assert shown == [f"word {i}" for i in [*best["most_informative"], *best["least_informative"]]]
     with (directory / "scores.csv").open() as file:
         assert all(row["name"] == f"word {row['index']}" for row in csv.DictReader(file))
+    (tmp_path / "names.txt").write_text("".join(f"right {i}\n" for i in range(80)))
+    again = command(COMMAND, *words).out
+    assert "right " in again
+    assert "word " not in again
 
 
 def test_wrong_labels_are_more_informative(command) -> None:

@@ -84,9 +84,15 @@ def test_vectors_are_numbered_or_named_by_a_file_and_runs_are_the_same(tmp_path:
     assert named.example_names(index) == ["word 7", "word 119"]
     assert ClassSubset.of(named, [0, 2]).example_names(index) == ["word 7", "word 119"]
     assert named.identity() == source(path).identity()
-    names.write_text("one\ntwo\n")
-    with pytest.raises(ValueError, match=r"names.txt has 2 lines, and an example is at place 119 from 0"):
-        named.load()
+    names.write_text("".join(f"word\x0c\u2028{i}\n" for i in range(120)), encoding="utf-8")
+    assert named.example_names(index) == ["word\x0c\u20287", "word\x0c\u2028119"]
+    for lines in ("one\ntwo\n", "header\n" + "word\n" * 120):
+        names.write_text(lines)
+        count = lines.count("\n")
+        with pytest.raises(
+            ValueError, match=rf"names.txt has {count} lines, and 'x' of .*a.npz has 120 rows: .*header"
+        ):
+            named.load()
     names.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ValueError, match=r"cannot be read as text"):
         named.load()
@@ -250,8 +256,16 @@ def test_medmnist_is_read_and_its_validation_images_are_said_to_be_left_out(tmp_
 
 @pytest.mark.parametrize(
     "labels",
-    [Y[:, None], Y[:, None].astype(float), np.eye(3)[Y], np.eye(3, dtype=bool)[Y], np.eye(3, dtype=np.uint8)[Y]],
+    [
+        Y[:, None],
+        Y[:, None].astype(float),
+        Y.astype(np.float16),
+        np.eye(3)[Y],
+        np.eye(3, dtype=bool)[Y],
+        np.eye(3, dtype=np.uint8)[Y],
+    ],
 )
+@pytest.mark.filterwarnings("error")
 def test_labels_in_columns_are_understood(tmp_path: Path, labels: np.ndarray) -> None:
     raw = source(write(tmp_path / "a.npz", x=X, y=labels)).load()
     assert torch.equal(raw.train.labels, torch.from_numpy(Y))

@@ -215,6 +215,12 @@ def test_folders_that_are_not_read_are_counted(tmp_path: Path, caplog) -> None:
         f"{tmp_path}/holdout: left out: 2 images, as train/ and test/ are read",
         f"{tmp_path}/val: left out: 8 images, as train/ and test/ are read",
     ]
+    content = folder(tmp_path).content()
+    (tmp_path / "val" / "empty").mkdir()
+    grey(tmp_path / "val" / "new" / "0.png", 0)
+    assert folder(tmp_path).content() == content
+    grey(tmp_path / "test" / "cat" / "new.png", 0)
+    assert folder(tmp_path).content() != content
 
 
 def test_a_test_folder_without_classes_is_said(tmp_path: Path, caplog) -> None:

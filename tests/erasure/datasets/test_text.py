@@ -93,6 +93,25 @@ def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, te
     assert texts.example_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
 
 
+def test_texts_of_csv_files_are_read_as_they_are_written(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, vectors = Path("csv"), {"na": (1, 0, 0), "007": (0, 1, 0), "good": (0, 0, 1)}  # named as a reader is
+    folder.mkdir()
+    for split, texts in (("train", ("NA", "007", "good")), ("test", ("007", "007"))):
+        rows = "".join(f"{i % 2},{text}\n" for i, text in enumerate(texts))
+        (folder / f"{split}.csv").write_text(f"label,text\n{rows}")
+    texts = source(folder, write_glove(tmp_path / "glove.txt", vectors))
+    raw = texts.load()
+    assert raw.train.images[:, :, 0, 0].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert raw.test is not None
+    assert raw.test.images[:, :, 0, 0].tolist() == [[0, 1, 0]] * 2
+    assert texts.example_names(torch.tensor([1, 0])) == ["1 words: 007", "1 words: NA"]
+    for row in ("0,", "0"):
+        (folder / "test.csv").write_text(f"label,text\n1,good\n{row}\n")
+        with pytest.raises(ValueError, match="row 1 has no text"):
+            texts.load()
+
+
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
     write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
     plain = source(tmp_path / "imdb", write_glove(tmp_path / "plain.txt"))

@@ -1,14 +1,12 @@
 """Labels of runs: enough to tell them apart, and no more."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.groups import keys
-from harness.results.run_labels import Label, labels
+from conf.groups import keys, look_in
+from harness.results.run_labels import Label, display_name, eraser_colours, labels
 
 MODELS = st.fixed_dictionaries(
     {"width": st.integers(1, 2), "depth": st.integers(1, 3), "activation": st.sampled_from(["relu", "gelu"])}
@@ -59,12 +57,10 @@ def test_values_that_two_options_exchange_are_distinguished() -> None:
 
 def test_a_folder_of_the_users_names_and_colours_its_parts(tmp_path: Path) -> None:
     (tmp_path / "display_names.yaml").write_text("names: {shrink: Shrinkage}\neraser_colours: {shrink: '#123456'}\n")
-    code = """
-import sys
-from conf.groups import look_in
-look_in(["--config-dir", sys.argv[1]])
-from harness.results.run_labels import display_name, eraser_colours
-print(display_name("shrink"), display_name("leace"), eraser_colours(["leace", "shrink"])["shrink"])
-"""
-    output = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert output.stdout.split() == ["Shrinkage", "LEACE", "#123456"]
+    look_in(["--config-dir", str(tmp_path)])
+    try:
+        assert (display_name("shrink"), display_name("leace")) == ("Shrinkage", "LEACE")
+        assert eraser_colours(["leace", "shrink"])["shrink"] == "#123456"
+    finally:
+        look_in([])
+    assert display_name("shrink") == "shrink"

@@ -25,6 +25,7 @@ def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.Cap
     control, leace = ([cell.strip() for cell in line.split("|")[1:]] for line in lines[2:4])
     assert control[:3] == ["control", "", ""]
     assert leace[:2] == ["LEACE", "18, –, 2.3, 1.1"]
+    (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit):
-        orders.main([str(tmp_path / "nowhere")])
+        orders.main([str(tmp_path / "empty")])
     assert "no finished run" in capsys.readouterr().err
