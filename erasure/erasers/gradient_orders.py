@@ -1,5 +1,6 @@
 """Gradient-based erasure of any order: images are optimised until class means of Hermite tensors agree."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ class GradientOrdersEraser(GradientEraser):
     def _set_targets(self, moments: ClassMoments) -> Self:
         super()._set_targets(moments)
         values, vectors = self.eigenvalues.flip(0).clamp(min=0), self.eigenvectors.flip(1)
-        damped = values + _FLOOR * self.scales[0]
+        damped = values + _FLOOR * float(moments.total.trace())
         self.whitening, self.variances = vectors / damped.sqrt(), values / damped
         return self
 
@@ -104,8 +105,13 @@ class GradientOrdersEraser(GradientEraser):
         self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
         return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
 
-    def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
-        self._require_in_range(x)
+    def _in_unit(self, unit: float) -> Self:
+        other = super()._in_unit(unit)
+        other.whitening = self.whitening * unit
+        other.start = dataclasses.replace(self.start, mean=other.mean, means=self.start.means / unit)
+        return other
+
+    def _moved(self, x: Tensor, z: Tensor) -> Tensor:
         if not len(x):
             return x.clone()
         original = x.to(device=self.mean.device, dtype=torch.promote_types(x.dtype, torch.float32))
