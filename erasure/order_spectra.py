@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range
+from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range, whole_number
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
 _ROUNDS = 12  # of subspace iteration
@@ -119,7 +119,7 @@ def order_spectrum(
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
-    """Return the spectra of a sample, one for each number of directions (docs/orders.md).
+    """Return the spectra of a sample, one for each number of directions, in their order (docs/orders.md).
 
     If an eraser has made an order equal on this sample, shuffled labels are no null distribution for that order. Its
     unbiased share is then about -(k - 1)/n, far below the shares of shuffled labels. Use data to which the eraser was
@@ -137,8 +137,8 @@ def order_spectrum(
         seed: seed of the permutations and of the subsample.
 
     Raises:
-        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, or examples
-            that do not vary.
+        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, examples
+            that do not vary, or a number that is not whole or too small.
 
     Example:
         Classes that differ in their variances only:
@@ -152,9 +152,15 @@ def order_spectrum(
         >>> (spectrum.z_scores.abs() > 5).tolist()
         [False, True]
     """
-    if orders < 1 or permutations < 0 or min(directions, default=0) < 1:
+    if isinstance(directions, int | np.integer):
+        raise ValueError(f"directions={directions}: give a list of numbers, [{directions}]")
+    directions = [whole_number(r, "directions") for r in directions]
+    orders, most = whole_number(orders, "orders"), whole_number(most, "most")
+    permutations = whole_number(permutations, "permutations")
+    if orders < 1 or most < 1 or permutations < 0 or min(directions, default=0) < 1:
         raise ValueError(
-            f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
+            f"directions={directions}, orders={orders}, permutations={permutations}, most={most}: must be at least 1, "
+            "1, 0 and 1"
         )
     rows, labels, _ = labelled_rows(x, z)
     require_range(rows, "x", torch.float64)
@@ -190,10 +196,12 @@ def whitened_spectra(
     if len(classes) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
     shuffled = [labels[torch.randperm(len(x), generator=generator).to(x.device)] for _ in range(permutations)]
-    spectra = []
-    for r in sorted({min(r, x.shape[1]) for r in directions}):
-        spectra.append(_spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum())))
-    return spectra
+    sizes = [min(r, x.shape[1]) for r in directions]
+    spectra = {
+        r: _spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum()))
+        for r in dict.fromkeys(sizes)
+    }
+    return [spectra[r] for r in sizes]
 
 
 @dataclass(frozen=True)
