@@ -121,14 +121,14 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         preserved = {}
         if kind is SplinceEraser and y is not None and concept is not None:
             preserved["keep"] = _encoded(y, "y", None)[0]
-        self.eraser_ = kind.fit(torch.tensor(x), z, **preserved, **self._options(kind))
+        self.eraser_ = kind.fit(as_tensor(x, "X", examples=True), z, **preserved, **self._options(kind))
         return self
 
     def transform(self, X: Any) -> Any:
         """Erase the concept from examples [n, d]; the result for a data frame is a data frame."""
         check_is_fitted(self)
         x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], reset=False)
-        return _like(self.eraser_(torch.tensor(x)).numpy(), X)
+        return _like(self.eraser_(as_tensor(x, "X", examples=True)).numpy(), X)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
         """Return the eraser and its options by name."""
