@@ -174,6 +174,15 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
     assert "standard error over 3 paired seeds" in str(difference)
 
 
+@pytest.mark.parametrize("model", ["kernel", "empirical_ntk", "linear"])
+def test_test_examples_change_no_label_of_the_code(model: str) -> None:
+    alone = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60])
+    tested = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60], test=(X[60:90], Y[60:90]))
+    np.testing.assert_allclose(alone.label_bits, tested.label_bits, rtol=1e-6)
+    assert "test_loss_bits" in tested.curve
+    assert "test_loss_bits" not in alone.curve
+
+
 @pytest.mark.parametrize("model", ["kernel", "linear"])
 @pytest.mark.parametrize("moved", [X + 1e8, X * 1e-50, X * 1e200 - 1e200, (1e9 * (1.7e9 + 100 * X)).astype(np.int64)])
 def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model: str, moved: NDArray) -> None:
