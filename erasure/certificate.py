@@ -151,7 +151,7 @@ def certify(
             equal.
     """
     require_same_rows(original, {"z": z, "erased": erased}, x_name="original")
-    require_same_columns(original, erased, "erased")
+    require_same_columns(original, erased, "erased", "original")
     original, erased = (
         as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))
     )

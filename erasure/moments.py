@@ -1,6 +1,6 @@
 """Class counts, means and covariances: the statistics behind every closed-form eraser."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +11,21 @@ from erasure.inputs import Array, labelled_rows
 from erasure.moment_accumulator import Accumulator
 from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.store.checked_files import load_tensors, save_tensors
+
+
+class FewExamplesError(ValueError):
+    """Classes have fewer than two examples.
+
+    Args:
+        sizes: their numbers of examples, by number of the class.
+        names: names of all classes; empty to use their numbers.
+    """
+
+    def __init__(self, sizes: Mapping[int, int], names: Sequence[Any] = ()) -> None:
+        self.sizes = sizes
+        named = ", ".join(f"class {names[j] if names else j} has {size}" for j, size in [*sizes.items()][:5])
+        more = " …" if len(sizes) > 5 else ""
+        super().__init__(f"every class needs at least 2 examples, but {named}{more}: add examples or drop the class")
 
 
 class ClassMoments(Accumulator):
@@ -111,11 +126,7 @@ class ClassMoments(Accumulator):
         if short := [j for j, count in enumerate(self.sizes) if count < 2 and not (unused and count == 0)]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:
                 raise ValueError("no example has label 0: labels start at 0; subtract the smallest label from all")
-            named = ", ".join(f"class {names[j] if names else j} has {self.sizes[j]}" for j in short[:5])
-            raise ValueError(
-                f"every class needs at least 2 examples, but {named}"
-                f"{' …' if len(short) > 5 else ''}: add examples or drop the class"
-            )
+            raise FewExamplesError({j: self.sizes[j] for j in short}, names)
 
     @property
     def counts(self) -> Tensor:

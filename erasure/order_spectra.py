@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range, whole_number
+from erasure.inputs import (
+    as_tensor,
+    labelled_rows,
+    leading_shape,
+    require_range,
+    require_same_columns,
+    whole_number,
+    whole_numbers,
+)
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
 _ROUNDS = 12  # of subspace iteration
@@ -152,9 +160,9 @@ def order_spectrum(
         >>> (spectrum.z_scores.abs() > 5).tolist()
         [False, True]
     """
-    if isinstance(directions, int | np.integer):
+    directions = whole_numbers(directions, "directions")
+    if isinstance(directions, int):
         raise ValueError(f"directions={directions}: give a list of numbers, [{directions}]")
-    directions = [whole_number(r, "directions") for r in directions]
     orders, most = whole_number(orders, "orders"), whole_number(most, "most")
     permutations = whole_number(permutations, "permutations")
     if orders < 1 or most < 1 or permutations < 0 or min(directions, default=0) < 1:
@@ -166,6 +174,7 @@ def order_spectrum(
     require_range(rows, "x", torch.float64)
     whitened_by = rows
     if reference is not None:
+        require_same_columns(x, reference, "reference")
         reference = as_tensor(reference, "reference", examples=True)
         require_range(reference, "reference", torch.float64)
         leading = leading_shape(reference, rows.shape[1], "reference")

@@ -22,6 +22,7 @@ from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
 from erasure.inputs import as_array, as_tensor, is_categorical, is_one_hot, require_plain, require_same_rows
+from erasure.moments import FewExamplesError
 from erasure.optional_packages import needs
 
 with needs("sklearn"):
@@ -121,7 +122,10 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         preserved = {}
         if kind is SplinceEraser and y is not None and concept is not None:
             preserved["keep"] = _encoded(y, "y", None)[0]
-        self.eraser_ = kind.fit(as_tensor(x, "X", examples=True), z, **preserved, **self._options(kind))
+        try:
+            self.eraser_ = kind.fit(as_tensor(x, "X", examples=True), z, **preserved, **self._options(kind))
+        except FewExamplesError as error:
+            raise FewExamplesError(error.sizes, () if classes is None else classes.tolist()) from None
         return self
 
     def transform(self, X: Any) -> Any:

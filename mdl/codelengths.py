@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
-from erasure.inputs import as_tensor
+from erasure.inputs import as_tensor, whole_numbers
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
@@ -24,7 +24,7 @@ from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.replay_code import replay_code
 from mdl.result import Point
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes, warn_of_few
+from mdl.training_sizes import chunk_sizes, first_size, warn_of_few
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
@@ -281,16 +281,21 @@ def _sizes(
 ) -> tuple[Sequence[int], MdlSettings]:
     """Return training sizes, and the settings of the block code."""
     options = preset("mdl", "default") | {"validation": validation}
+    sizes = whole_numbers(options["num_chunks"] if sizes is None else sizes, "sizes")
     if isinstance(sizes, int):
         if sizes < 2:
             raise ValueError(f"sizes={sizes}: need at least two training sizes")
         options["num_chunks"] = sizes
     settings = check("mdl.", options, MdlSettings)
-    if sizes is None or isinstance(sizes, int):
+    if isinstance(sizes, int):
+        least, first = 2 if validation == "prefix" else 1, first_size(n, settings, num_classes)
+        if sizes * first > n:
+            fewer = f"at most {n // first} sizes, or " if n // first >= 2 else ""
+            listed = f"pass {fewer}a list such as sizes=[{least}, {n}]" if n > least else "take more examples"
+            raise ValueError(
+                f"sizes={sizes}: need {sizes * first:,} examples, at least {first} each, but there are {n:,}: {listed}"
+            )
         return chunk_sizes(n, settings, num_classes), settings
-    sizes = [*sizes]
-    if not all(isinstance(size, int) for size in sizes):
-        raise ValueError(f"sizes={sizes}: need whole numbers")
     if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
         raise ValueError(f"sizes={sizes}: need two or more, ascending, the last all {n} examples")
     if validation == "prefix" and sizes[0] < 2:

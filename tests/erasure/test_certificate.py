@@ -149,10 +149,14 @@ def test_frames_whose_rows_or_columns_are_in_another_order_are_refused() -> None
         certify(x, x, z[::-1])
     with pytest.raises(ValueError, match="same row labels in another order"):
         certify(x, x[::-1], z)
-    with pytest.raises(ValueError, match="erased has the columns of x in another order"):
+    with pytest.raises(ValueError, match="erased has the columns of original in another order"):
         certify(x, x[list("cba")], z)
     with pytest.raises(ValueError, match="same row labels in another order"):
         order_spectrum(x, z[::-1], orders=1)
+    with pytest.raises(
+        ValueError, match=r"reference has the columns of x in another .*: pass reference\[\['a', 'b', 'c'\]\]"
+    ):
+        order_spectrum(x, z, orders=1, reference=x[list("cba")])
 
 
 def test_categories_are_no_coordinates_before_or_after_erasure() -> None:

@@ -307,3 +307,12 @@ def test_reversed_columns_in_a_column_transformer() -> None:
     both = ColumnTransformer([("e", ConceptEraser(), ["b", "a"])]).fit(frame, Y)
     expected = LeaceEraser.fit(X[:, :2], Y)(X[:, :2])
     np.testing.assert_allclose(np.asarray(both.transform(frame)), expected[:, ::-1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("labels", [[3, 7, 9], ["black", "grey", "white"]])
+@pytest.mark.parametrize("eraser", ["alf_qleace", "leace"])
+def test_a_class_of_one_example_is_called_by_its_label(labels: list[Any], eraser: str) -> None:
+    y = np.array([*labels[:2]] * 30 + [labels[2]])
+    with pytest.raises(ValueError, match=f"every class needs at least 2 examples, but class {labels[2]} has 1:"):
+        ConceptEraser(eraser).fit(X[:61], y)
+    ConceptEraser(eraser).fit(X[:60], y[:60])  # without the class

@@ -361,6 +361,7 @@ FROZEN[0].requires_grad_(False)
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
         (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples, and 2 outputs"),
         (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
+        (nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
         (Unrepeatable, "different weights from equal seeds"),
@@ -397,9 +398,11 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
             r"x and y have the same row .*: pass y.loc\[x.index\]",
         ),
         ({"x": FRAME, "test": (FRAME[list("fedcba")], Y)}, "test x has the columns of x in another order"),
+        ({"x": FRAME, "test": (FRAME.rename(columns={"c": "g"}), Y)}, "test x has the column 'g', which is none of x"),
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
         ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
-        ({"sizes": [10.0, 240.0]}, "whole numbers"),
+        ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
+        ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
         ({"seeds": 2.0}, "seeds=2.0"),
         ({"test": X}, r"test: pass a pair \(x, y\)"),
         ({"y": Y[:100]}, r"x has shape \[240, 6\] for 100 labels"),
@@ -407,7 +410,10 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": X[:, 0]}, r"need \[240, d\]"),
         ({"sizes": [10, 100]}, "the last all 240 examples"),
         ({"sizes": 1}, "sizes=1: need at least two"),
-        ({"sizes": 241}, "num_chunks"),
+        (
+            {"sizes": 241},
+            r"sizes=241: need 2,410 examples, .* 240: pass at most 24 sizes, or a list such as sizes=\[2, 240\]",
+        ),
         ({"seeds": [1, 1]}, "distinct ones"),
         ({"seeds": 0}, "seeds"),
         ({"settings": "fast"}, "settings='fast': choose from default, paper, quick"),
@@ -435,6 +441,31 @@ def test_a_module_of_the_users_is_left_as_it_was_and_half_precision_is_raised(ca
     assert half.bits_per_label == pytest.approx(single.bits_per_label, rel=0.01)
     column = codelength(X, XOR[:, None], LogisticRegression(), seeds=1, sizes=3)
     assert column.total_bits == codelength(X, XOR, LogisticRegression(), seeds=1, sizes=3).total_bits
+
+
+def test_remedies_that_messages_name_work() -> None:
+    with pytest.raises(ValueError, match="float32: pass the module's .float"):
+        codelength(X, Y, lambda: nn.Linear(6, 2).half(), **QUICK)
+    codelength(X, Y, nn.Linear(6, 2).half().float(), **QUICK)
+    classifier = GaussianNB()
+    for n, few in ((60, "pass at most 6 sizes, or "), (15, "pass ")):
+        with pytest.raises(
+            ValueError, match=rf"sizes=10: need 100 .* there are {n}: {few}a list such as sizes=\[2, {n}\]"
+        ):
+            codelength(X[:n], Y[:n], classifier)
+        assert [*codelength(X[:n], Y[:n], classifier, sizes=[2, n]).sizes] == [2, n]
+    assert len(codelength(X[:60], Y[:60], classifier, sizes=6).sizes) == 6
+    renamed = FRAME.rename(columns={"c": "g"})
+    codelength(FRAME, Y, classifier, sizes=3, test=(renamed.rename(columns={"g": "c"}), Y))
+    codelength(FRAME, Y, "kernel", sizes=3, test=(renamed.to_numpy(), Y))
+
+
+def test_whole_numbers_of_numpy_and_torch_are_sizes_and_seeds() -> None:
+    expected = codelength(X, Y, GaussianNB(), sizes=[10, 240], seeds=2)
+    for sizes in (np.array([10, 240]), torch.tensor([10, 240]), [np.int64(10), 240], range(10, 241, 230)):
+        for seeds in (np.int64(2), np.arange(2), torch.tensor(2), [np.int32(0), 1]):
+            assert codelength(X, Y, GaussianNB(), sizes=sizes, seeds=seeds).total_bits == expected.total_bits
+    assert codelength(X, Y, GaussianNB(), sizes=np.int64(3)).sizes == codelength(X, Y, GaussianNB(), sizes=3).sizes
 
 
 def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:
