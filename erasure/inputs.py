@@ -1,5 +1,7 @@
 """Check batches of examples and labels, bring them to rows, and process them a few rows at a time."""
 
+import math
+import numbers
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -245,6 +247,13 @@ def whole_number(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise ValueError(f"{name}={_shown(value)}: give a whole number") from None
+
+
+def real_number(value: Any, name: str) -> float:
+    """Return a finite number as a float; raise ValueError for anything else, also for booleans."""
+    if isinstance(value, bool) or not (isinstance(value, numbers.Real) and math.isfinite(value)):
+        raise ValueError(f"{name}={_shown(value)}: give a finite number")
+    return float(value)
 
 
 def whole_numbers(values: Any, name: str) -> int | list[int]:

@@ -135,7 +135,9 @@ class ClassMoments(Accumulator):
 
     @property
     def weights(self) -> Tensor:
-        """Class weights λ_j = n_j / n, [k]."""
+        """Class weights λ_j = n_j / n, [k]; raise ValueError without examples."""
+        if not self.n:
+            raise ValueError("moments of no examples: call update(x, z) first")
         return self.counts.to(torch.float64) / self.n
 
     @property

@@ -27,6 +27,7 @@ from erasure.inputs import (
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
 _ROUNDS = 12  # of subspace iteration
 _FLOAT64_EPSILON = 32 * torch.finfo(torch.float64).eps  # of means and covariances, as in `CovarianceFactor`
+_TIE = 1e-12  # shares nearer than this differ by rounding alone, as if all permutations have the same
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
@@ -266,7 +267,7 @@ def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     squared = (within + diagonal @ hot) / counts**2  # |μ_j|² of this sample
     gap = ((counts / n * squared).sum() - (pairs + trace) / n**2) / (trace / n)
     null, _ = _share(sums.shuffled, pairs, trace, counts)
-    p_value = (1 + (null >= share).sum()) / (1 + len(null))
+    p_value = (1 + (null >= share - _TIE).sum()) / (1 + len(null))
     # with each example left out in turn
     without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()

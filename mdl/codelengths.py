@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
+_PROBABILITY_ROUNDING = 1e-3  # of the sum of an example's probabilities
 _LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
 
 
@@ -241,6 +242,12 @@ def codelength(
     if code == "replay" and _is_classifier(model):
         raise ValueError(f"code='replay' trains a network all along; model={type(model).__name__} takes code='blocks'")
     if _is_classifier(model):
+        for name, passed in (("validation", validation is not None), ("flip", flip)):
+            if passed:
+                raise ValueError(
+                    f"{name} is for networks, and a {type(model).__name__} is fitted to whole prefixes: leave it out"
+                )
+        train_settings(settings, device)  # refuses what no network takes
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
         name = type(model).__name__
@@ -411,9 +418,19 @@ def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
     seen = getattr(fitted, "classes_", np.empty(0, dtype=int))
     p = np.full((len(z), k), 1 / k)
     if len(seen):
-        p[:, seen] = fitted.predict_proba(x) * (len(seen) / k)
-    if not np.isfinite(p).all():
-        raise ValueError(f"model={type(fitted).__name__}: predict_proba returned values that are not finite")
+        predicted = np.asarray(fitted.predict_proba(x))
+        name = f"model={type(fitted).__name__}: predict_proba returned"
+        if not np.isfinite(predicted).all():
+            raise ValueError(f"{name} values that are not finite")
+        if predicted.shape != (len(z), len(seen)):
+            raise ValueError(f"{name} {list(predicted.shape)}: need a probability of each class, {[len(z), len(seen)]}")
+        wrong = (predicted < 0).any(1) | (abs(predicted.sum(1) - 1) > _PROBABILITY_ROUNDING)
+        if wrong.any():
+            raise ValueError(
+                f"{name} {predicted[wrong.argmax()].tolist()!s:.60} for an example: probabilities are not negative and "
+                "sum to 1"
+            )
+        p[:, seen] = predicted * (len(seen) / k)
     return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)
 
 

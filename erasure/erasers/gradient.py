@@ -12,6 +12,7 @@ from torch import Tensor
 
 from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
+from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
@@ -78,6 +79,8 @@ class GradientEraser(TransductiveEraser):
     version = 3
 
     def __post_init__(self) -> None:
+        for name in ("max_iterations", "history"):
+            whole_number(getattr(self, name), name)
         if not all(0 <= weight < math.inf for weight in self.weights) or max(self.weights) == 0:
             raise ValueError(f"weights={list(self.weights)}: none may be negative or infinite, and not all zero")
         if min(self.max_iterations, self.history) < 1:

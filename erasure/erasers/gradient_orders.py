@@ -13,6 +13,7 @@ from erasure.certificate import BrokenGuaranteeError
 from erasure.erasers.gradient import GradientEraser, moment_gaps
 from erasure.erasers.qleace import QleaceEraser
 from erasure.hermite import kernel_sum, third_mean, third_slope
+from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.order_spectra import order_spectrum
 from erasure.progress import report_progress
@@ -71,6 +72,8 @@ class GradientOrdersEraser(GradientEraser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("order", "directions"):
+            whole_number(getattr(self, name), name)
         if self.order < 3:
             raise ValueError(f"order={self.order}: must be at least 3; GradientEraser erases orders 1 and 2")
         if self.directions < 1 or not 0 < self.order_weight < math.inf:

@@ -267,6 +267,13 @@ def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile() -> None:
             torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_no_permutation_is_unlikely_where_all_have_the_same_share() -> None:
+    x, z = normal(20, 50), torch.arange(20) % 2  # all 19 directions: order one is the same for all labels
+    result = spectrum(x, z, directions=[100], permutations=20)
+    assert float(result.p_values[0]) == 1
+    assert float(result.z_scores[0]) == pytest.approx(0, abs=1e-4)
+
+
 def test_spectra_come_in_the_order_of_their_directions_one_for_each() -> None:
     x, z = normal(60, 4) * torch.arange(1, 5), torch.arange(60) % 3
     x = x + 0.5 * normal(3, 4, seed=2)[z]

@@ -350,6 +350,18 @@ class NotANumber(LogisticRegression):
         return super().predict_proba(X) * np.nan
 
 
+class Odd(LogisticRegression):
+    """A classifier that returns no probabilities."""
+
+    def __init__(self, rows: str = "ones") -> None:
+        super().__init__()
+        self.rows = rows
+
+    def predict_proba(self, X: Any) -> NDArray:
+        p = super().predict_proba(X)
+        return {"ones": np.ones_like(p), "negative": p - 0.6, "logs": np.log(p), "one column": p[:, :1]}[self.rows]
+
+
 FROZEN = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
 FROZEN[0].requires_grad_(False)
 
@@ -402,6 +414,16 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
         ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
         ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
+        ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
+        ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("logs")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("one column")}, r"Odd: predict_proba returned \[\d+, 1\]: need a probability of each class"),
+        (
+            {"model": GaussianNB(), "validation": (X, Y)},
+            "validation is for networks, and a GaussianNB .*: leave it out",
+        ),
+        ({"model": GaussianNB(), "flip": True}, "flip is for networks, and a GaussianNB is fitted"),
+        ({"model": GaussianNB(), "settings": "nonsense"}, "settings='nonsense': choose from"),
         ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
         ({"seeds": 2.0}, "seeds=2.0"),
         ({"test": X}, r"test: pass a pair \(x, y\)"),
