@@ -1,6 +1,5 @@
 """Check batches of examples and labels, bring them to rows, and process them a few rows at a time."""
 
-import math
 import numbers
 import operator
 import warnings
@@ -250,17 +249,17 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def real_number(value: Any, name: str) -> float:
-    """Return a finite number as a float; raise ValueError for anything else, also for booleans."""
-    if isinstance(value, bool) or not (isinstance(value, numbers.Real) and math.isfinite(value)):
-        raise ValueError(f"{name}={_shown(value)}: give a finite number")
+    """Return a real number as a float, also NaN; raise ValueError for anything else, also for booleans."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name}={_shown(value)}: give a number")
     return float(value)
 
 
 def whole_numbers(values: Any, name: str) -> int | list[int]:
     """Return a whole number as an int, or several in a list, array or tensor as ints; raise as `whole_number`."""
     if isinstance(values, str) or not np.ndim(values):
-        return whole_number(values.item() if hasattr(values, "item") else values, name)
-    return [whole_number(value.item() if hasattr(value, "item") else value, name) for value in values]
+        return whole_number(values, name)
+    return [whole_number(value, name) for value in values]
 
 
 def number_of_classes(z: Tensor, name: str = "z") -> int:

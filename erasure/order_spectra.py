@@ -161,9 +161,10 @@ def order_spectrum(
         >>> (spectrum.z_scores.abs() > 5).tolist()
         [False, True]
     """
-    directions = whole_numbers(directions, "directions")
-    if isinstance(directions, int):
+    numbers = whole_numbers(directions, "directions")
+    if isinstance(numbers, int):
         raise ValueError(f"directions={directions}: give a list of numbers, [{directions}]")
+    directions = numbers
     orders, most = whole_number(orders, "orders"), whole_number(most, "most")
     permutations = whole_number(permutations, "permutations")
     if orders < 1 or most < 1 or permutations < 0 or min(directions, default=0) < 1:

@@ -220,11 +220,11 @@ def codelength(
             progression.
         settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`.
         validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
-            needs nothing but x and y.
+            needs nothing but x and y. A scikit-learn classifier takes none, as nothing stops it.
         test: examples (x, y) on which every trained model is scored as well.
         code: "blocks" trains a network for each size; "replay" trains one network, which codes a few labels and then
             learns them. Nothing stops it, so that it takes no validation examples.
-        flip: whether images may be mirrored in training.
+        flip: whether images may be mirrored in the training of networks.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.
 

@@ -1,6 +1,7 @@
 """QLEACE: the smallest edit after which no quadratic predictor beats a constant."""
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -70,8 +71,8 @@ class QleaceEraser(ClassMapsEraser):
 
     @classmethod
     def require_options(cls, *, tolerance: float = 1e-8, **_: Any) -> None:
-        if real_number(tolerance, "tolerance") < 0:
-            raise ValueError(f"tolerance={tolerance}: must be at least 0")
+        if not 0 <= real_number(tolerance, "tolerance") < math.inf:
+            raise ValueError(f"tolerance={tolerance}: must be at least 0, and finite")
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, *, tolerance: float = 1e-8) -> Self:

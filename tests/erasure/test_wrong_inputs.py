@@ -201,10 +201,16 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: RandomEditEraser.fit(X, Z, reference="foo"),
         "reference='foo': choose one of leace, oracle_leace, qleace, alf_qleace$",
     ),
-    "an edit size in a string": (lambda: RandomEditEraser.fit(X, Z, edit_size="0.5"), "edit_size='0.5': give a finite"),
-    "a target in a string": (lambda: AlfQleaceEraser.fit(X, Z, target="0.5"), "target='0.5': give a finite number"),
-    "a tolerance of NaN": (lambda: quadratic(X, Z, tolerance=torch.nan), "tolerance=nan: give a finite number"),
-    "an infinite tolerance": (lambda: quadratic(X, Z, tolerance=torch.inf), "tolerance=inf: give a finite number"),
+    "an edit size in a string": (lambda: RandomEditEraser.fit(X, Z, edit_size="0.5"), "edit_size='0.5': give a number"),
+    "a target in a string": (lambda: AlfQleaceEraser.fit(X, Z, target="0.5"), "target='0.5': give a number"),
+    "a tolerance of NaN": (
+        lambda: quadratic(X, Z, tolerance=torch.nan),
+        "tolerance=nan: must be at least 0, and finite",
+    ),
+    "an infinite tolerance": (
+        lambda: quadratic(X, Z, tolerance=torch.inf),
+        "tolerance=inf: must be at least 0, and finite",
+    ),
     "a tolerance below zero": (lambda: quadratic(X, Z, tolerance=-1e-8), "tolerance=-1e-08: must be at least 0"),
     "half an iteration": (lambda: GradientEraser(max_iterations=2.5), "max_iterations=2.5: give a whole number"),  # pyright: ignore[reportArgumentType]
     "directions in a string": (lambda: GradientOrdersEraser(directions="3"), "directions='3': give a whole number"),  # pyright: ignore[reportArgumentType]
@@ -213,9 +219,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "shrinkage='oas': choose True or False",
     ),
     "one admissible value": (
-        lambda: certify(X, X, Z, admissible=0.5),
+        lambda: certify(X, X, Z, admissible=0.5),  # pyright: ignore[reportCallIssue, reportArgumentType]
         "admissible=0.5: give the least and the largest",
-    ),  # pyright: ignore[reportCallIssue, reportArgumentType]
+    ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }
 

@@ -484,10 +484,12 @@ def test_remedies_that_messages_name_work() -> None:
 
 def test_whole_numbers_of_numpy_and_torch_are_sizes_and_seeds() -> None:
     expected = codelength(X, Y, GaussianNB(), sizes=[10, 240], seeds=2)
-    for sizes in (np.array([10, 240]), torch.tensor([10, 240]), [np.int64(10), 240], range(10, 241, 230)):
-        for seeds in (np.int64(2), np.arange(2), torch.tensor(2), [np.int32(0), 1]):
-            assert codelength(X, Y, GaussianNB(), sizes=sizes, seeds=seeds).total_bits == expected.total_bits
-    assert codelength(X, Y, GaussianNB(), sizes=np.int64(3)).sizes == codelength(X, Y, GaussianNB(), sizes=3).sizes
+    several: list[Any] = [np.array([10, 240]), torch.tensor([10, 240]), [np.int64(10), 240], range(10, 241, 230)]
+    seeds: list[Any] = [np.int64(2), np.arange(2), torch.tensor(2), [np.int32(0), 1]]
+    for sizes, two in zip(several, seeds, strict=True):
+        assert codelength(X, Y, GaussianNB(), sizes=sizes, seeds=two).total_bits == expected.total_bits
+    three: Any = np.int64(3)
+    assert codelength(X, Y, GaussianNB(), sizes=three).sizes == codelength(X, Y, GaussianNB(), sizes=3).sizes
 
 
 def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:
