@@ -294,7 +294,7 @@ def test_what_is_outside_by_more_than_rounding_is_told() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("scale", [1e-30, 1e-6, 3e-4, 1e4, 1e30])
+@pytest.mark.parametrize("scale", [1e-30, 3e-4, 1e30])
 @pytest.mark.parametrize("eraser", [GradientEraser, partial(GradientOrdersEraser, directions=3)])
 def test_examples_of_any_scale_are_erased_alike(
     eraser: Callable[..., GradientEraser], scale: float, dtype: torch.dtype
