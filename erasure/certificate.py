@@ -121,7 +121,7 @@ def certify(
     z: Any,
     reference: ClassMoments,
     *,
-    admissible: tuple[Tensor | float, Tensor | float] | None = None,
+    admissible: tuple[Tensor | np.ndarray | float, Tensor | np.ndarray | float] | None = None,
 ) -> Certificate: ...
 @overload
 def certify(original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any) -> Certificate | ConceptCertificate: ...
@@ -131,7 +131,7 @@ def certify(
     z: Any,
     reference: ClassMoments | ConceptMoments | None = None,
     *,
-    admissible: tuple[Tensor | float, Tensor | float] | None = None,
+    admissible: tuple[Tensor | np.ndarray | float, Tensor | np.ndarray | float] | None = None,
 ) -> Certificate | ConceptCertificate:
     """Measure the information about a concept that remains in one split of erased examples.
 
@@ -151,7 +151,7 @@ def certify(
             equal.
     """
     require_same_rows(original, {"z": z, "erased": erased}, x_name="original")
-    require_same_columns(original, erased, "erased")
+    require_same_columns(original, erased, "erased", "original")
     original, erased = (
         as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))
     )
@@ -171,7 +171,7 @@ def certify(
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
     after = ClassMoments.fit(rows, labels, num_classes=reference.num_classes, device=total.device)
-    outside = admissible and out_of_range(erased, *admissible)
+    outside = None if admissible is None else out_of_range(erased, *_ends(admissible, erased))
     return class_certificate(
         rows,
         labels,
@@ -182,6 +182,16 @@ def certify(
         outside=outside,
         whitening=whitening_of(after),
     )
+
+
+def _ends(admissible: Any, erased: Tensor) -> tuple[Tensor | float, Tensor | float]:
+    """Return the least and the largest admissible value, numbers or tensors on the device of the examples."""
+    if not isinstance(admissible, tuple | list) or len(admissible) != 2:
+        raise ValueError(f"admissible={admissible!r:.60}: give the least and the largest value, (0, 1) for pixels")
+    low, high = (
+        end if isinstance(end, int | float) else as_tensor(end, "admissible").to(erased.device) for end in admissible
+    )
+    return low, high
 
 
 def class_certificate(

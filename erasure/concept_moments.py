@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ from erasure.inputs import (
     values_per_example,
     whole_number,
 )
-from erasure.moment_accumulator import Accumulator
+from erasure.moment_accumulator import Accumulator, exact_dtype
 from erasure.moment_files import explained, require_sums, stored_precision
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -128,21 +128,42 @@ class ConceptMoments:
         require_range(rows, "x", precision)
         for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
             require_range(part, _label(name, self.concepts), precision)
-        joint = torch.cat([rows.to(device, precision), concept.to(device, precision)], 1).detach()
+        dtype = exact_dtype(rows, concept, precision)
+        joint = torch.cat([rows.to(device, dtype), concept.to(device, dtype)], 1).detach()
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples with the same concepts, in place."""
-        if (other.dim, other.concepts) != (self.dim, self.concepts):
+        """Add the moments of other examples with the same concepts, in any order, in place.
+
+        Raises:
+            ValueError: another number of coordinates, other concepts, or moments of classes.
+        """
+        if not isinstance(other, ConceptMoments):
+            raise ValueError(f"cannot merge {other!r:.100} into {self!r}: give ConceptMoments of the same concepts")
+        if (other.dim, other.concepts) != (self.dim, self.concepts):  # whatever the order of their names
             raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
-        self._joint.merge(other._joint)
+        joint = other._joint
+        if [*other.concepts] != [*self.concepts]:
+            joint = copy.copy(joint).reorder(other._joint_positions(self.concepts))
+        self._joint.merge(joint)
         return self
 
+    def _joint_positions(self, names: Iterable[str]) -> list[int]:
+        """Return the positions in the joint moments of x, and then of the columns of all concepts in another order."""
+        return [*range(self.dim), *(self.dim + at for name in names for at in self.positions([name]))]
+
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place."""
-        self._joint.all_reduce(group)
+        """Merge the moments of all processes of `torch.distributed`, in place, whatever the order of their concepts.
+
+        Raises:
+            ValueError: processes have other concepts, or numbers of coordinates.
+        """
+        at = self._joint_positions(sorted(self.concepts))
+        described = f"{self.dim} dimensions and {sorted(self.concepts.items())}"
+        self._joint.reorder(at).all_reduce(group, described=described)
+        self._joint.reorder([at.index(i) for i in range(len(at))])
         return self
 
     def save(self, path: Path | str) -> None:

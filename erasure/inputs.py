@@ -1,5 +1,6 @@
 """Check batches of examples and labels, bring them to rows, and process them a few rows at a time."""
 
+import numbers
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -247,6 +248,20 @@ def whole_number(value: Any, name: str) -> int:
         raise ValueError(f"{name}={_shown(value)}: give a whole number") from None
 
 
+def real_number(value: Any, name: str) -> float:
+    """Return a real number as a float, also NaN; raise ValueError for anything else, also for booleans."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name}={_shown(value)}: give a number")
+    return float(value)
+
+
+def whole_numbers(values: Any, name: str) -> int | list[int]:
+    """Return a whole number as an int, or several in a list, array or tensor as ints; raise as `whole_number`."""
+    if isinstance(values, str) or not np.ndim(values):
+        return whole_number(values, name)
+    return [whole_number(value, name) for value in values]
+
+
 def number_of_classes(z: Tensor, name: str = "z") -> int:
     """Return the number of classes of integer labels: the largest label plus one.
 
@@ -293,11 +308,29 @@ def require_same_rows(x: Any, z: Any, name: str = "z", x_name: str = "x") -> Non
             )
 
 
-def require_same_columns(x: Any, other: Any, name: str) -> None:
-    """Raise ValueError for frames whose columns have the same names in another order; numbers go by position."""
-    mine, theirs = ([*map(str, getattr(one, "columns", ()))] for one in (x, other))
-    if mine != theirs and sorted(mine) == sorted(theirs):
-        raise ValueError(f"{name} has the columns of x in another order: pass {name}[list(x.columns)]")
+def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> None:
+    """Raise ValueError for frames whose columns have other names, or another order; numbers go by position.
+
+    Names that are not strings, as those of a frame of an array, are compared only in their order.
+
+    Args:
+        x: examples.
+        other: others that have the same coordinates.
+        name: what a message calls them.
+        x_name: what a message calls x.
+    """
+    mine, theirs = ([*getattr(one, "column_names", getattr(one, "columns", ()))] for one in (x, other))
+    if mine == theirs or len(mine) != len(theirs):
+        return
+    if sorted(map(str, mine)) == sorted(map(str, theirs)):
+        columns = str(mine) if len(str(mine)) < 200 else f"list({x_name}.columns)"
+        raise ValueError(f"{name} has the columns of {x_name} in another order: pass {name}[{columns}]")
+    if all(isinstance(column, str) for column in (*mine, *theirs)):
+        unknown = next(column for column in theirs if column not in mine)
+        raise ValueError(
+            f"{name} has the column {unknown!r}, which is none of {x_name}: rename it, or pass {name}.to_numpy() to "
+            "pair columns by position"
+        )
 
 
 def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:

@@ -1,7 +1,7 @@
 """Counts, means and scatters of classes, accumulated from batches, exactly or in float64, and mergeable."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -12,6 +12,7 @@ from erasure.inputs import Array, check_batch, require_labels, require_range, wh
 from erasure.integer_moments import integer_moments
 from erasure.moment_files import require_sums
 from erasure.polar import gram
+from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
 _POOLED_ROWS = 2048  # float64 rows at once; 4,096 are a quarter slower on a CPU at d = 768, as memory is mapped anew
@@ -19,6 +20,12 @@ _POOLED_BYTES = 2**26  # at once on another device, or more, because the host wa
 _POOLED_BLOCK = 192  # columns; a tenth faster at d = 768 than the default of `gram`, on whose digits stored runs depend
 Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
+
+
+def exact_dtype(x: Tensor, others: Tensor, precision: torch.dtype) -> torch.dtype:
+    """Return the precision of products if it holds examples x and other float64 values exactly, or else float64."""
+    narrow = x.is_floating_point() and torch.promote_types(x.dtype, precision) == precision
+    return precision if narrow and torch.equal(others.to(precision).double(), others) else torch.float64
 
 
 class Accumulator:
@@ -209,9 +216,11 @@ class Accumulator:
                 0, z, torch.arange(len(z), device=z.device), "amin", include_self=False
             )
             seen = (class_counts > 0)[:, None]
-            self._origins.copy_(torch.where(seen & ~known, x[first].to(self.precision).double(), self._origins))
-        origins = self._origins.to(self.precision)[z]
-        x = torch.sub(x.to(self.precision), origins, out=origins)  # memory for one batch, not two
+            self._origins.copy_(torch.where(seen & ~known, x[first].double(), self._origins))
+        dtype = exact_dtype(x, self._origins, self.precision)
+        origins = self._origins.to(dtype)[z]
+        x = torch.sub(x.to(dtype), origins, out=origins)  # memory for one batch, not two
+        x = x.to(self.precision)  # differences from origins are small, whereas x may be far from zero
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
         class_counts = class_counts.double()
         means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
@@ -241,8 +250,13 @@ class Accumulator:
         """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
-            ValueError: another number of coordinates or classes, or pooled moments and moments that are not.
+            ValueError: another number of coordinates or classes, pooled moments and moments that are not, or something
+                else than moments of classes.
         """
+        if not isinstance(other, Accumulator):
+            raise ValueError(
+                f"cannot merge {other!r:.100} into moments of {self._described}: give ClassMoments of the same classes"
+            )
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
         self._epsilon = max(self._epsilon, other._epsilon)
@@ -254,10 +268,36 @@ class Accumulator:
             self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
         return self
 
+    def reorder(self, positions: Sequence[int]) -> Self:
+        """Put the coordinates in another order, in place; `positions` are those that they had, [d]."""
+        self._flush()
+        at = torch.tensor(positions).to(self.device)
+        self._origins, self._offsets = self._origins[:, at], self._offsets[:, at]
+        self._scatters = self._scatters[:, at][:, :, at]
+        return self
+
     @ordinary_tensors()
-    def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total."""
+    def all_reduce(self, group: dist.ProcessGroup | None = None, *, described: str | None = None) -> Self:
+        """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total.
+
+        Args:
+            group: processes; all by default.
+            described: what all processes must have in common; the numbers of coordinates and classes by default.
+
+        Raises:
+            ValueError: processes hold moments of something else, in all of them.
+        """
+        described = described or self._described
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
+        code = float(int(fingerprint(described, 12), 16))  # 48 bits, which float64 holds
+        shared = sizes.new_tensor([self._epsilon, code, -code])
+        dist.all_reduce(shared, dist.ReduceOp.MAX, group=group)
+        self._epsilon, largest, smallest = shared.tolist()
+        if largest != -smallest:
+            raise ValueError(
+                f"moments of {described} cannot be added to those of another process, which differ: give all processes "
+                "the same coordinates and concepts"
+            )
         # the largest origin of all processes in each coordinate, which is near the data as each origin is
         origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
         dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
@@ -273,9 +313,6 @@ class Accumulator:
         else:
             self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
         dist.all_reduce(self._scatters, group=group)
-        epsilon = sizes.new_tensor(self._epsilon)
-        dist.all_reduce(epsilon, dist.ReduceOp.MAX, group=group)
-        self._epsilon = float(epsilon)
         self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
         return self
 

@@ -14,11 +14,20 @@ import torch
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, hermite_squares
-from erasure.inputs import as_tensor, labelled_rows, leading_shape, require_range
+from erasure.inputs import (
+    as_tensor,
+    labelled_rows,
+    leading_shape,
+    require_range,
+    require_same_columns,
+    whole_number,
+    whole_numbers,
+)
 
 _DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
 _ROUNDS = 12  # of subspace iteration
 _FLOAT64_EPSILON = 32 * torch.finfo(torch.float64).eps  # of means and covariances, as in `CovarianceFactor`
+_TIE = 1e-12  # shares nearer than this differ by rounding alone, as if all permutations have the same
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
@@ -119,7 +128,7 @@ def order_spectrum(
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
-    """Return the spectra of a sample, one for each number of directions (docs/orders.md).
+    """Return the spectra of a sample, one for each number of directions, in their order (docs/orders.md).
 
     If an eraser has made an order equal on this sample, shuffled labels are no null distribution for that order. Its
     unbiased share is then about -(k - 1)/n, far below the shares of shuffled labels. Use data to which the eraser was
@@ -137,8 +146,8 @@ def order_spectrum(
         seed: seed of the permutations and of the subsample.
 
     Raises:
-        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, or examples
-            that do not vary.
+        ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, examples
+            that do not vary, or a number that is not whole or too small.
 
     Example:
         Classes that differ in their variances only:
@@ -152,14 +161,22 @@ def order_spectrum(
         >>> (spectrum.z_scores.abs() > 5).tolist()
         [False, True]
     """
-    if orders < 1 or permutations < 0 or min(directions, default=0) < 1:
+    numbers = whole_numbers(directions, "directions")
+    if isinstance(numbers, int):
+        raise ValueError(f"directions={directions}: give a list of numbers, [{directions}]")
+    directions = numbers
+    orders, most = whole_number(orders, "orders"), whole_number(most, "most")
+    permutations = whole_number(permutations, "permutations")
+    if orders < 1 or most < 1 or permutations < 0 or min(directions, default=0) < 1:
         raise ValueError(
-            f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
+            f"directions={directions}, orders={orders}, permutations={permutations}, most={most}: must be at least 1, "
+            "1, 0 and 1"
         )
     rows, labels, _ = labelled_rows(x, z)
     require_range(rows, "x", torch.float64)
     whitened_by = rows
     if reference is not None:
+        require_same_columns(x, reference, "reference")
         reference = as_tensor(reference, "reference", examples=True)
         require_range(reference, "reference", torch.float64)
         leading = leading_shape(reference, rows.shape[1], "reference")
@@ -190,10 +207,12 @@ def whitened_spectra(
     if len(classes) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
     shuffled = [labels[torch.randperm(len(x), generator=generator).to(x.device)] for _ in range(permutations)]
-    spectra = []
-    for r in sorted({min(r, x.shape[1]) for r in directions}):
-        spectra.append(_spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum())))
-    return spectra
+    sizes = [min(r, x.shape[1]) for r in directions]
+    spectra = {
+        r: _spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum()))
+        for r in dict.fromkeys(sizes)
+    }
+    return [spectra[r] for r in sizes]
 
 
 @dataclass(frozen=True)
@@ -249,7 +268,7 @@ def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     squared = (within + diagonal @ hot) / counts**2  # |μ_j|² of this sample
     gap = ((counts / n * squared).sum() - (pairs + trace) / n**2) / (trace / n)
     null, _ = _share(sums.shuffled, pairs, trace, counts)
-    p_value = (1 + (null >= share).sum()) / (1 + len(null))
+    p_value = (1 + (null >= share - _TIE).sum()) / (1 + len(null))
     # with each example left out in turn
     without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()

@@ -22,6 +22,7 @@ from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
 from erasure.inputs import as_array, as_tensor, is_categorical, is_one_hot, require_plain, require_same_rows
+from erasure.moments import FewExamplesError
 from erasure.optional_packages import needs
 
 with needs("sklearn"):
@@ -121,14 +122,17 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         preserved = {}
         if kind is SplinceEraser and y is not None and concept is not None:
             preserved["keep"] = _encoded(y, "y", None)[0]
-        self.eraser_ = kind.fit(torch.tensor(x), z, **preserved, **self._options(kind))
+        try:
+            self.eraser_ = kind.fit(as_tensor(x, "X", examples=True), z, **preserved, **self._options(kind))
+        except FewExamplesError as error:
+            raise FewExamplesError(error.sizes, () if classes is None else classes.tolist()) from None
         return self
 
     def transform(self, X: Any) -> Any:
         """Erase the concept from examples [n, d]; the result for a data frame is a data frame."""
         check_is_fitted(self)
         x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], reset=False)
-        return _like(self.eraser_(torch.tensor(x)).numpy(), X)
+        return _like(self.eraser_(as_tensor(x, "X", examples=True)).numpy(), X)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
         """Return the eraser and its options by name."""

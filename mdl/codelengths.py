@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
-from erasure.inputs import as_tensor
+from erasure.inputs import as_tensor, whole_numbers
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
@@ -24,7 +24,7 @@ from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.replay_code import replay_code
 from mdl.result import Point
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes, warn_of_few
+from mdl.training_sizes import chunk_sizes, first_size, warn_of_few
 from models.kernel import KernelModel
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
+_PROBABILITY_ROUNDING = 1e-3  # of the sum of an example's probabilities
 _LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
 
 
@@ -219,11 +220,11 @@ def codelength(
             progression.
         settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`.
         validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
-            needs nothing but x and y.
+            needs nothing but x and y. A scikit-learn classifier takes none, as nothing stops it.
         test: examples (x, y) on which every trained model is scored as well.
         code: "blocks" trains a network for each size; "replay" trains one network, which codes a few labels and then
             learns them. Nothing stops it, so that it takes no validation examples.
-        flip: whether images may be mirrored in training.
+        flip: whether images may be mirrored in the training of networks.
         device: "auto", "cpu", "cuda" or "cuda:N".
         on_progress: called with the share done, from 0 to 1, and the current task.
 
@@ -241,6 +242,12 @@ def codelength(
     if code == "replay" and _is_classifier(model):
         raise ValueError(f"code='replay' trains a network all along; model={type(model).__name__} takes code='blocks'")
     if _is_classifier(model):
+        for name, passed in (("validation", validation is not None), ("flip", flip)):
+            if passed:
+                raise ValueError(
+                    f"{name} is for networks, and a {type(model).__name__} is fitted to whole prefixes: leave it out"
+                )
+        train_settings(settings, device)  # refuses what no network takes
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
         name = type(model).__name__
@@ -281,16 +288,21 @@ def _sizes(
 ) -> tuple[Sequence[int], MdlSettings]:
     """Return training sizes, and the settings of the block code."""
     options = preset("mdl", "default") | {"validation": validation}
+    sizes = whole_numbers(options["num_chunks"] if sizes is None else sizes, "sizes")
     if isinstance(sizes, int):
         if sizes < 2:
             raise ValueError(f"sizes={sizes}: need at least two training sizes")
         options["num_chunks"] = sizes
     settings = check("mdl.", options, MdlSettings)
-    if sizes is None or isinstance(sizes, int):
+    if isinstance(sizes, int):
+        least, first = 2 if validation == "prefix" else 1, first_size(n, settings, num_classes)
+        if sizes * first > n:
+            fewer = f"at most {n // first} sizes, or " if n // first >= 2 else ""
+            listed = f"pass {fewer}a list such as sizes=[{least}, {n}]" if n > least else "take more examples"
+            raise ValueError(
+                f"sizes={sizes}: need {sizes * first:,} examples, at least {first} each, but there are {n:,}: {listed}"
+            )
         return chunk_sizes(n, settings, num_classes), settings
-    sizes = [*sizes]
-    if not all(isinstance(size, int) for size in sizes):
-        raise ValueError(f"sizes={sizes}: need whole numbers")
     if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
         raise ValueError(f"sizes={sizes}: need two or more, ascending, the last all {n} examples")
     if validation == "prefix" and sizes[0] < 2:
@@ -406,9 +418,19 @@ def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
     seen = getattr(fitted, "classes_", np.empty(0, dtype=int))
     p = np.full((len(z), k), 1 / k)
     if len(seen):
-        p[:, seen] = fitted.predict_proba(x) * (len(seen) / k)
-    if not np.isfinite(p).all():
-        raise ValueError(f"model={type(fitted).__name__}: predict_proba returned values that are not finite")
+        predicted = np.asarray(fitted.predict_proba(x))
+        name = f"model={type(fitted).__name__}: predict_proba returned"
+        if not np.isfinite(predicted).all():
+            raise ValueError(f"{name} values that are not finite")
+        if predicted.shape != (len(z), len(seen)):
+            raise ValueError(f"{name} {list(predicted.shape)}: need a probability of each class, {[len(z), len(seen)]}")
+        wrong = (predicted < 0).any(1) | (abs(predicted.sum(1) - 1) > _PROBABILITY_ROUNDING)
+        if wrong.any():
+            raise ValueError(
+                f"{name} {predicted[wrong.argmax()].tolist()!s:.60} for an example: probabilities are not negative and "
+                "sum to 1"
+            )
+        p[:, seen] = predicted * (len(seen) / k)
     return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)
 
 

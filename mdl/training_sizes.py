@@ -27,16 +27,16 @@ def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list
     Raises:
         ValueError: sizes that do not fit the dataset; says which would.
     """
-    m = settings.num_chunks
-    first = settings.min_chunk
-    if first is None:
-        first = max(min(_MIN_CHUNK, total // _FIRST_SIZE_SHARE), _LEAST_FIRST_SIZE, num_classes)
+    m, first = settings.num_chunks, first_size(total, settings, num_classes)
     if m * first > total:
-        remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, 1))
+        least_first = 2 if settings.validation == "prefix" else 1
+        remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, least_first))
+        useful = [f"set {key} to at most {most}" for key, most, least in remedies if most >= least]
+        if not useful and total >= 2 * least_first:
+            useful = [f"set both mdl.num_chunks=2 and mdl.min_chunk={least_first}"]
         raise ValueError(
             f"mdl.num_chunks={m} chunks of at least min_chunk={first} examples need {m * first:,} training examples, "
-            f"but there are {total:,}: "
-            + " or ".join(f"set {key} to at most {most}" for key, most, least in remedies if most >= least)
+            f"but there are {total:,}: {' or '.join(useful) or 'take more examples'}"
         )
     if settings.validation == "prefix" and first < 2:
         raise ValueError(
@@ -47,6 +47,13 @@ def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list
     parts = [math.floor(first * ratio**i) for i in range(m)]
     parts[-1] = total - sum(parts[:-1])
     return [sum(parts[: i + 1]) for i in range(m)]
+
+
+def first_size(total: int, settings: MdlSettings, num_classes: int) -> int:
+    """Return the first training size; see `chunk_sizes`."""
+    if settings.min_chunk is not None:
+        return settings.min_chunk
+    return max(min(_MIN_CHUNK, total // _FIRST_SIZE_SHARE), _LEAST_FIRST_SIZE, num_classes)
 
 
 def rounded_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:

@@ -108,6 +108,11 @@ class AnyModule(Classifier):
                 f"{names[0]} is frozen (requires_grad=False), and every parameter is drawn anew and trained",
                 "pass the frozen part's outputs as x",
             )
+        other = [p.dtype for p in self.network.parameters() if p.is_floating_point() and p.dtype != torch.float32]
+        if other:
+            raise self._refused(
+                f"it has weights of {other[0]}, and trainings start from torch.float32", "pass the module's .float()"
+            )
         if lazy := [name for name, parameter in self.network.named_parameters() if nn.parameter.is_lazy(parameter)]:
             raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
         if not is_repeatable(self):

@@ -61,9 +61,9 @@ def _show(options: argparse.Namespace) -> int:
         splits = erased_by(name, options.overrides).splits
         for split in options.splits:
             part = splits[split]
-            spectra[name, split] = order_spectrum(
-                part.images, part.labels, reference=splits["train"].images, permutations=0, **how
-            )
+            several = order_spectrum(part.images, part.labels, reference=splits["train"].images, permutations=0, **how)
+            by_size = {one.directions: one for one in several}  # those above the rank are of all directions
+            spectra[name, split] = [by_size[size] for size in sorted(by_size)]
     table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
     figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")

@@ -15,7 +15,7 @@ from conf.check import check
 from conf.groups import choices, preset
 from conf.target_class import Target, check_target
 from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor, require_same_columns, require_same_rows
+from erasure.inputs import as_tensor, require_same_columns, require_same_rows, whole_numbers
 from erasure.pipeline import channel_statistics
 from harness.device_and_precision import pick_precision
 from models.any_module import AnyModule
@@ -155,13 +155,13 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
     return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
 
 
-def require_alike(x: Any, other: Any, name: str) -> None:
-    """Require other examples on the scale of x, and frames with its columns in the same order.
+def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
+    """Require other examples on the scale of x, and frames with the same columns in the same order.
 
     Raises:
         ValueError: one holds uint8 pixels, which stand for 0..1, and the other values above 1; or other columns.
     """
-    require_same_columns(x, other, name)
+    require_same_columns(x, other, name, x_name)
     given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
     pixels = [each.ndim == 4 and each.dtype == torch.uint8 for each in given]
     if pixels[0] == pixels[1] or not all(each.numel() for each in given):
@@ -179,9 +179,11 @@ def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     Raises:
         ValueError: no seeds, equal seeds or negative seeds.
     """
-    listed = range(seeds) if isinstance(seeds, int) else [*seeds] if isinstance(seeds, Sequence) else []
-    if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in listed):
-        listed = []
+    try:
+        numbers = whole_numbers(seeds, "seeds")
+    except (ValueError, TypeError):
+        numbers = []
+    listed = range(numbers) if isinstance(numbers, int) else numbers
     if not listed or min(listed) < 0 or len({*listed}) < len(listed):
         raise ValueError(f"seeds={seeds}: need a number of seeds, or distinct ones that are not negative")
     return listed

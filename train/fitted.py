@@ -74,7 +74,7 @@ class Fitted:
         Raises:
             ValueError: examples of another shape, or too far from the training examples for float32.
         """
-        require_alike(self._example, x, "x")
+        require_alike(self._example, x, "x", "the training examples")
         images, expected = as_images(x, len(x)), as_images(self._example, 1).shape[1:]
         if images.shape[1:] != expected:
             raise ValueError(f"x has examples {list(images.shape[1:])}: the networks take {list(expected)}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.erasers.leace import LeaceEraser
-from erasure.inputs import whole_number
+from erasure.inputs import real_number, whole_number
 from erasure.lanczos import largest_eigenpairs
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
@@ -90,7 +90,7 @@ def _require_limits(dim: int | None, num_directions: int | None, target: float |
     if num_directions is not None and not 0 <= num_directions <= (math.inf if dim is None else dim):
         allowed = "be at least 0" if dim is None else f"lie between 0 and {dim}, the dimensions"
         raise ValueError(f"num_directions={num_directions}: must {allowed}")
-    if target is not None and not 0 <= target <= 1:
+    if target is not None and not 0 <= real_number(target, "target") <= 1:
         raise ValueError(f"target={target}: a fraction between 0 and 1, by which the largest norm is to fall")
 
 

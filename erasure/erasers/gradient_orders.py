@@ -1,5 +1,6 @@
 """Gradient-based erasure of any order: images are optimised until class means of Hermite tensors agree."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from erasure.certificate import BrokenGuaranteeError
 from erasure.erasers.gradient import GradientEraser, moment_gaps
 from erasure.erasers.qleace import QleaceEraser
 from erasure.hermite import kernel_sum, third_mean, third_slope
+from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.order_spectra import order_spectrum
 from erasure.progress import report_progress
@@ -70,6 +72,8 @@ class GradientOrdersEraser(GradientEraser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("order", "directions"):
+            whole_number(getattr(self, name), name)
         if self.order < 3:
             raise ValueError(f"order={self.order}: must be at least 3; GradientEraser erases orders 1 and 2")
         if self.directions < 1 or not 0 < self.order_weight < math.inf:
@@ -96,7 +100,7 @@ class GradientOrdersEraser(GradientEraser):
     def _set_targets(self, moments: ClassMoments) -> Self:
         super()._set_targets(moments)
         values, vectors = self.eigenvalues.flip(0).clamp(min=0), self.eigenvectors.flip(1)
-        damped = values + _FLOOR * self.scales[0]
+        damped = values + _FLOOR * float(moments.total.trace())
         self.whitening, self.variances = vectors / damped.sqrt(), values / damped
         return self
 
@@ -104,8 +108,13 @@ class GradientOrdersEraser(GradientEraser):
         self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
         return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
 
-    def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
-        self._require_in_range(x)
+    def _in_unit(self, unit: float) -> Self:
+        other = super()._in_unit(unit)
+        other.whitening = self.whitening * unit
+        other.start = dataclasses.replace(self.start, mean=other.mean, means=self.start.means / unit)
+        return other
+
+    def _moved(self, x: Tensor, z: Tensor) -> Tensor:
         if not len(x):
             return x.clone()
         original = x.to(device=self.mean.device, dtype=torch.promote_types(x.dtype, torch.float32))

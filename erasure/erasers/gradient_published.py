@@ -68,6 +68,9 @@ class PublishedGradientEraser(GradientEraser):
         self.covariance = projection @ moments.total @ projection.T * (moments.n / (moments.n - 1))
         return self
 
+    def _unit(self) -> float:
+        return 1.0  # the range is brought to 0..1
+
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         if self.range is None:
             raise ValueError(
@@ -89,7 +92,8 @@ class PublishedGradientEraser(GradientEraser):
         def closure() -> float:
             optimizer.zero_grad()
             y = u.sigmoid()
-            loss = by_mean * (y.mean(0) - mean).norm() + by_covariance * (y.T.cov() - covariance).norm()
+            gap = (y.T.cov(correction=min(1, len(y) - 1)) - covariance).norm()  # one example has a covariance of 0
+            loss = by_mean * (y.mean(0) - mean).norm() + by_covariance * gap
             loss = loss + by_edit * (y - original).square().mean()
             loss.backward()
             value = float(loss.detach())

@@ -1,8 +1,9 @@
 """QLEACE: the smallest edit after which no quadratic predictor beats a constant."""
 
 import logging
+import math
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from erasure.barycenter_search import align, reported_classes
 from erasure.covariance_factor import CovarianceFactor
 from erasure.eraser import Eraser
+from erasure.inputs import real_number
 from erasure.moments import ClassMoments
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,11 @@ class QleaceEraser(ClassMapsEraser):
     erased_order = 2
 
     @classmethod
+    def require_options(cls, *, tolerance: float = 1e-8, **_: Any) -> None:
+        if not 0 <= real_number(tolerance, "tolerance") < math.inf:
+            raise ValueError(f"tolerance={tolerance}: must be at least 0, and finite")
+
+    @classmethod
     def from_moments(cls, moments: ClassMoments, *, tolerance: float = 1e-8) -> Self:
         """Fit from class moments.
 
@@ -78,8 +85,9 @@ class QleaceEraser(ClassMapsEraser):
 
         Raises:
             ValueError: a class with fewer than two examples or without variance, or moments that are rounding error
-                (`CovarianceFactor`).
+                (`CovarianceFactor`), or a tolerance that is no finite number or negative.
         """
+        cls.require_options(tolerance=tolerance)
         moments.require_examples()
         factors = [
             CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j], moments.epsilon)

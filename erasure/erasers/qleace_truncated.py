@@ -56,6 +56,8 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             allowed = (*get_args(Precision), *((None,) if name == "truncation" else ()))
             if options.get(name, "float32") not in allowed:
                 raise ValueError(f"{name}={options[name]!r}: choose one of {', '.join(map(str, allowed))}")
+        if not isinstance(options.get("shrinkage", True), bool):
+            raise ValueError(f"shrinkage={options['shrinkage']!r}: choose True or False")
 
     @classmethod
     @without_autocast
@@ -77,14 +79,17 @@ class TruncatedQleaceEraser(ClassMapsEraser):
                 "float64" only eigenvalues are dropped that are zero to its rounding.
 
         Raises:
-            ValueError: a class with fewer than two examples, or a dtype that is not one of these.
+            ValueError: a class with fewer than two examples, an option that is not one of these, or products of
+                covariances that leave the range of the dtype.
         """
-        cls.require_options(precision=precision, truncation=truncation)
+        cls.require_options(precision=precision, shrinkage=shrinkage, truncation=truncation)
         moments.require_examples()
         dtype, epsilon = getattr(torch, precision), torch.finfo(getattr(torch, truncation or precision)).eps
         k = moments.num_classes
         covariances = [
-            shrunk(moments.covariance(j).to(dtype), n) if shrinkage else (moments.covariance(j) * n / (n - 1)).to(dtype)
+            shrunk(_rounded(moments.covariance(j), dtype), n)
+            if shrinkage
+            else _rounded(moments.covariance(j) * n / (n - 1), dtype)
             for j, n in enumerate(moments.sizes)
         ]
         target = _barycenter(covariances, moments.weights.to(dtype), epsilon)
@@ -113,6 +118,20 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         return 8.0 + 2.0 * num_classes
 
 
+def _rounded(covariance: Tensor, dtype: torch.dtype) -> Tensor:
+    rounded = covariance.to(dtype)
+    if bool(covariance.any()) and not bool(rounded.any()):
+        raise _out_of_range(dtype)
+    return rounded
+
+
+def _out_of_range(dtype: torch.dtype) -> ValueError:
+    return ValueError(
+        f"products of covariances leave the range of {dtype}: divide each coordinate of x by its standard deviation, "
+        "or fit with precision='float64'"
+    )
+
+
 def shrunk(covariance: Tensor, n: int) -> Tensor:
     """Return α S + β (tr S / d) I with the coefficients of Bodnar, Gupta & Parolya 2014 (equations 4.3 and 4.4)."""
     d, eps = len(covariance), torch.finfo(covariance.dtype).eps
@@ -128,6 +147,8 @@ def shrunk(covariance: Tensor, n: int) -> Tensor:
 
 def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues, none negative, and eigenvectors: computed in float64, rounded to the matrix's dtype."""
+    if not matrix.isfinite().all():
+        raise _out_of_range(matrix.dtype)
     values, vectors = torch.linalg.eigh(matrix.double())
     return values.to(matrix.dtype).clamp(min=0), vectors.to(matrix.dtype)
 

@@ -14,6 +14,7 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import random_directions
+from erasure.inputs import real_number
 from erasure.moments import ClassMoments
 
 _REFERENCES: dict[str, type[Eraser]] = {
@@ -51,8 +52,10 @@ class RandomEditEraser(Eraser):
     version: ClassVar[int] = 1
 
     @classmethod
-    def require_options(cls, *, edit_size: float | None = None, **_: Any) -> None:
-        _require_edit_size(0.0 if edit_size is None else edit_size)
+    def require_options(cls, *, reference: str = "alf_qleace", edit_size: float | None = None, **_: Any) -> None:
+        if not isinstance(reference, str) or reference not in _REFERENCES:
+            raise ValueError(f"reference={reference!r}: choose one of {', '.join(_REFERENCES)}")
+        _require_edit_size(0.0 if edit_size is None else real_number(edit_size, "edit_size"))
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -76,8 +79,12 @@ class RandomEditEraser(Eraser):
             seed: seed of the draw.
 
         Raises:
-            ValueError: an edit size below 0, or above 1, which no projection reaches.
+            ValueError: an unknown reference, an edit size below 0, or above 1, which no projection reaches, or examples
+                that do not vary.
         """
+        cls.require_options(reference=reference, edit_size=edit_size)
+        if not bool(moments.total.trace() > 0):
+            raise ValueError("all examples are alike: there is nothing to erase")
         if edit_size is None:
             edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
         _require_edit_size(edit_size)

@@ -65,12 +65,22 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     """Save tensors, with a checksum each, and JSON metadata in one safetensors file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder, name a file in it", str(path))
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    tensors = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     header = {name: json.dumps(value, allow_nan=False) for name, value in (metadata or {}).items()}
     header |= {_DIGEST + name: digest(tensor) for name, tensor in tensors.items()}
     header[_METADATA_DIGEST] = fingerprint(header)
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata=header)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors that share no memory, which safetensors refuses; a matrix of one column shares its transpose's."""
+    apart, used = dict[str, Tensor](), set[int]()
+    for name, tensor in tensors.items():
+        address = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if address in used else tensor
+        used.add(address)
+    return apart
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:

@@ -188,6 +188,8 @@ def mean_ntk(
     """
     both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
     kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)
+    if not kernel.numel():  # no examples on one side
+        return kernel
     products = connected(model, weights, x)
     for name, layer in products.items():
         h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=batch_size)

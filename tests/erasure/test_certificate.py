@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -149,10 +150,14 @@ def test_frames_whose_rows_or_columns_are_in_another_order_are_refused() -> None
         certify(x, x, z[::-1])
     with pytest.raises(ValueError, match="same row labels in another order"):
         certify(x, x[::-1], z)
-    with pytest.raises(ValueError, match="erased has the columns of x in another order"):
+    with pytest.raises(ValueError, match="erased has the columns of original in another order"):
         certify(x, x[list("cba")], z)
     with pytest.raises(ValueError, match="same row labels in another order"):
         order_spectrum(x, z[::-1], orders=1)
+    with pytest.raises(
+        ValueError, match=r"reference has the columns of x in another .*: pass reference\[\['a', 'b', 'c'\]\]"
+    ):
+        order_spectrum(x, z, orders=1, reference=x[list("cba")])
 
 
 def test_categories_are_no_coordinates_before_or_after_erasure() -> None:
@@ -165,3 +170,16 @@ def test_categories_are_no_coordinates_before_or_after_erasure() -> None:
             certify(before, after, z)
     with pytest.raises(ValueError, match="reference holds values of type category"):
         order_spectrum(x * 1.0, z, reference=codes, orders=1)
+
+
+@pytest.mark.parametrize("kind", ["tensors", "arrays", "NumPy numbers", "list"])
+def test_admissible_values_may_be_numbers_arrays_or_tensors(kind: str) -> None:
+    x = torch.tensor([[0.5, 2.0], [-1.0, 0.5], [0.5, 0.5], [0.2, 0.9]], dtype=torch.float64)
+    ends = {
+        "tensors": (torch.zeros(1, 2), torch.ones(1, 2)),
+        "arrays": (np.zeros((1, 2)), np.ones((1, 2))[:, ::-1]),
+        "NumPy numbers": (np.float32(0), np.int64(1)),
+        "list": [0, 1],
+    }
+    certificate = certify(x, x, torch.arange(4) % 2, ClassMoments.fit(x, torch.arange(4) % 2), admissible=ends[kind])  # pyright: ignore[reportArgumentType]
+    assert certificate.out_of_range == 2 / 8

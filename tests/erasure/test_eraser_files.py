@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from erasure import AlfQleaceEraser, ClassMoments, Eraser, GradientEraser, LeaceEraser, QleaceEraser
+from erasure.sklearn import _ERASERS
 from erasure.store.checked_files import digest, fingerprint, load_tensors, save_tensors
 
 
@@ -25,6 +26,32 @@ def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> Non
         Eraser.load(tmp_path / "moments")
     with pytest.raises(ValueError, match="GradientEraser has no map to store: save the erased examples"):
         GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0)).save(tmp_path / "no")
+
+
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("eraser", sorted({*_ERASERS}))
+def test_erasers_of_one_direction_or_one_coordinate_are_saved(eraser: str, d: int, tmp_path: Path) -> None:
+    kind = _ERASERS[eraser]
+    x, z = torch.randn(60, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64), torch.arange(60) % 2
+    options: dict[str, Any] = {"num_directions": 1} if eraser == "random" else {}
+    if eraser == "random_edit":
+        options = {"edit_size": 0.1}
+    one = kind.fit(x, z, **options)
+    if kind.transductive:
+        with pytest.raises(ValueError, match="has no map to store"):
+            one.save(tmp_path / "eraser")
+        return
+    one.save(tmp_path / "eraser")
+    assert torch.equal(Eraser.load(tmp_path / "eraser")(x, z), one(x, z))
+
+
+def test_tensors_that_share_memory_are_written_apart(tmp_path: Path) -> None:
+    whole = torch.arange(6.0)
+    save_tensors(tmp_path / "shared", {"whole": whole, "part": whole[2:4], "again": whole, "none": whole[:0]})
+    tensors, _ = load_tensors(tmp_path / "shared")
+    assert {name: one.tolist() for name, one in tensors.items()} == {
+        "whole": [0, 1, 2, 3, 4, 5], "part": [2, 3], "again": [0, 1, 2, 3, 4, 5], "none": [],
+    }  # fmt: skip
 
 
 def forged(path: Path, **changes: Any) -> Path:

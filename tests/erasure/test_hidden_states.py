@@ -349,11 +349,27 @@ def test_inputs_are_erased_as_they_enter() -> None:
             torch.testing.assert_close(folded, model(x), rtol=0, atol=1e-10)
 
 
+SIZES = {"label": 2, "parity": 2}
+
+
+def named(names: list[str]) -> list[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+    """Return batches of two concepts in an order."""
+    batches = []
+    for x, z in tokens():
+        concepts = {"label": z, "parity": (x.flatten(z.ndim)[..., 0] > 0).long()}
+        batches.append((x, {name: concepts[name] for name in names}))
+    return batches
+
+
 def fit_in_process(rank: int, rendezvous: str, path: str) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
     erasers = fit_layers(stack(3), tokens()[rank::2], BLOCKS[:3], num_classes=2, group=dist.group.WORLD)
+    names = ["label", "parity"] if rank == 0 else ["parity", "label"]
+    mapped = fit_layers(stack(3), named(names)[rank::2], BLOCKS[:1], num_classes=SIZES, group=dist.group.WORLD)
     if rank == 0:
-        torch.save({name: eraser.state_dict() for name, eraser in erasers.items()}, path)
+        torch.save(
+            {name: eraser.state_dict() for name, eraser in (erasers | {"mapped": mapped[BLOCKS[0]]}).items()}, path
+        )
     dist.destroy_process_group()
 
 
@@ -366,7 +382,11 @@ def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
         process.join(timeout=60)
     assert [process.exitcode for process in processes] == [0, 0]
     erasers = fit_layers(stack(3), tokens(), BLOCKS[:3], num_classes=2)
-    for name, tensors in torch.load(arguments[1], weights_only=True).items():
+    fitted = torch.load(arguments[1], weights_only=True)
+    mapped = fit_layers(stack(3), named([*SIZES]), BLOCKS[:1], num_classes=SIZES)[BLOCKS[0]].state_dict()
+    shared = fitted.pop("mapped")
+    torch.testing.assert_close(shared["left"] @ shared["right"], mapped["left"] @ mapped["right"], rtol=0, atol=1e-10)
+    for name, tensors in fitted.items():
         for field, tensor in tensors.items():
             expected = erasers[name].state_dict()[field]
             if field in ("left", "right"):  # whose signs are arbitrary

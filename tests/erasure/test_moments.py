@@ -209,12 +209,44 @@ def test_products_of_float32_cost_covariances_their_last_digits_only() -> None:
         ClassMoments(5, 3, precision=torch.float32)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
+def test_products_of_float32_are_of_differences_however_far_the_examples_are_from_zero(offset: float) -> None:
+    x = torch.randn(5000, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + offset
+    z, age = (x[:, 0] > offset).long(), x[:, 1] - offset + 1e9  # which float32 would round to 64
+    classes = ClassMoments(8, 2, pooled=True, precision=torch.float32).update(x, z)
+    real = ConceptMoments(8, 1, precision=torch.float32).update(x, age)
+    centred = x - x.mean(0)
+    for one in (classes, real):
+        torch.testing.assert_close(one.total, centred.T @ centred / 5000, rtol=0, atol=1e-5)
+    whole = (x * 100).round().long()
+    integers = ClassMoments(8, 2, pooled=True, precision=torch.float32).update(whole, z)
+    torch.testing.assert_close(integers.total, whole.double().T.cov(correction=0), rtol=0, atol=0.5)
+    torch.testing.assert_close(real.cross[:, 0], centred.T @ (age - age.mean()) / 5000, rtol=0, atol=1e-5)
+    erased = LeaceEraser.from_moments(classes)(x)
+    assert (erased[z == 0].mean(0) - erased[z == 1].mean(0)).abs().max() < 1e-5
+
+
+def test_float32_examples_may_follow_float64_ones_in_moments_of_float32_products() -> None:
+    x = torch.randn(400, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1e5
+    z = torch.arange(400) % 2
+    moments = ClassMoments(4, 2, pooled=True, precision=torch.float32)
+    moments.update(x[:200], z[:200]).update(x[200:].float(), z[200:])
+    expected = torch.cat([x[:200], x[200:].float().double()]).T.cov(correction=0)
+    torch.testing.assert_close(moments.total, expected, rtol=0, atol=1e-5)
+
+
 def reduced(rank: int, place: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
     x, z = random_data(4)
     mine = slice(0, 25) if rank == 0 else slice(25, 60)
     for pooled in (False, True):
         ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce().save(f"{place}/{rank}-{pooled}")
+    sizes = {"class": 3, "size": 1} if rank == 0 else {"size": 1, "class": 3}
+    concepts = {"class": z[mine], "size": x[mine].norm(dim=1)}
+    ConceptMoments(5, sizes).update(x[mine], concepts).all_reduce().save(f"{place}/{rank}-concepts")
+    for other in (ConceptMoments(5, {f"rank {rank}": 1}), ClassMoments(5, 3 + rank)):
+        with pytest.raises(ValueError, match="cannot be added to those of another process, which differ"):
+            other.all_reduce()
     dist.destroy_process_group()
 
 
@@ -224,8 +256,17 @@ def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
         rank.start()
     for rank in ranks:
         rank.join()
+    assert [rank.exitcode for rank in ranks] == [0, 0]
     for file in ("0-False", "1-False", "0-True", "1-True"):
         equal(ClassMoments.load(tmp_path / file), ClassMoments.fit(*random_data(4)))
+    x, z = random_data(4)
+    for rank, order in enumerate((["class", "size"], ["size", "class"])):  # in which each process passed its concepts
+        moments, concepts = ConceptMoments.load(tmp_path / f"{rank}-concepts"), {"class": z, "size": x.norm(dim=1)}
+        expected = ConceptMoments.fit(x, {name: concepts[name] for name in order})
+        assert [*moments.concepts] == order
+        torch.testing.assert_close(moments.cross, expected.cross)
+        torch.testing.assert_close(moments.total, expected.total)
+        torch.testing.assert_close(moments.concept_covariance, expected.concept_covariance)
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -171,6 +171,12 @@ def test_the_reference_whitens() -> None:
         (normal(6, 2), torch.zeros(6, dtype=torch.int64), {}, r"class sizes \[6\]"),
         (torch.ones(6, 2), torch.arange(6) % 2, {}, "all examples are alike"),
         (normal(6, 2), torch.arange(6) % 2, {"orders": 0}, "orders=0"),
+        (normal(6, 2), torch.arange(6) % 2, {"orders": 2.5}, "orders=2.5: give a whole number"),
+        (normal(6, 2), torch.arange(6) % 2, {"most": -1}, "most=-1: must be at least 1, 1, 0 and 1"),
+        (normal(6, 2), torch.arange(6) % 2, {"most": 0}, "most=0: must be"),
+        (normal(6, 2), torch.arange(6) % 2, {"directions": 3}, r"directions=3: give a list of numbers, \[3\]"),
+        (normal(6, 2), torch.arange(6) % 2, {"directions": [2.0]}, "directions=2.0: give a whole number"),
+        (normal(6, 2), torch.arange(6) % 2, {"directions": []}, r"directions=\[\], orders=4"),
         (normal(6, 2) * torch.nan, torch.arange(6) % 2, {}, "x holds values that are not finite"),
         (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 2) * torch.inf}, "values that are not finite"),
         (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 3)}, r"reference has shape \(6, 3\): expected"),
@@ -259,3 +265,21 @@ def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile() -> None:
         for class_sums, labels in zip(sums.shuffled, shuffled, strict=True):
             expected = torch.stack([kernel[labels == j][:, labels == j].sum() for j in range(3)])
             torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_no_permutation_is_unlikely_where_all_have_the_same_share() -> None:
+    x, z = normal(20, 50), torch.arange(20) % 2  # all 19 directions: order one is the same for all labels
+    result = spectrum(x, z, directions=[100], permutations=20)
+    assert float(result.p_values[0]) == 1
+    assert float(result.z_scores[0]) == pytest.approx(0, abs=1e-4)
+
+
+def test_spectra_come_in_the_order_of_their_directions_one_for_each() -> None:
+    x, z = normal(60, 4) * torch.arange(1, 5), torch.arange(60) % 3
+    x = x + 0.5 * normal(3, 4, seed=2)[z]
+    several = order_spectrum(x, z, directions=[3, 1, 100, 3], orders=2)
+    assert [one.directions for one in several] == [3, 1, 4, 3]
+    for one, r in zip(several, (3, 1, 4, 3), strict=True):
+        alone = spectrum(x, z, directions=[r], orders=2)
+        for name in ("shares", "errors", "z_scores", "p_values", "gaps"):
+            torch.testing.assert_close(getattr(one, name), getattr(alone, name), rtol=0, atol=0)

@@ -1,6 +1,7 @@
 """Erasers in scikit-learn: pipelines, cross-validation, clones and data frames."""
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import sklearn
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -276,3 +278,41 @@ def test_every_eraser_has_a_name() -> None:
     public = [getattr(erasure, name) for name in erasure.__all__]
     erasers = {one for one in public if isinstance(one, type) and issubclass(one, Eraser)}
     assert {*_ERASERS.values()} == erasers - {Eraser}
+
+
+@pytest.mark.parametrize("eraser", ["leace", "alf_qleace", "random", "control"])
+@pytest.mark.parametrize(
+    "turned",
+    [
+        lambda x: x[::-1],
+        lambda x: x[:, ::-1],
+        lambda x: x.astype(np.float32)[::-1, ::-1],
+        lambda x: pd.DataFrame(x).iloc[::-1],
+        lambda x: pd.DataFrame(x)[[3, 1, 2, 0]],
+        lambda x: pd.DataFrame(x)[[1, 0]],
+    ],
+)
+def test_reversed_rows_and_columns_are_taken(eraser: str, turned: Callable[[Any], Any]) -> None:
+    x = turned(X)
+    plain = np.ascontiguousarray(x)
+    options: dict[str, Any] = {"num_directions": 1} if eraser == "random" else {}
+    transformer = ConceptEraser(eraser, **options).fit(x, Y)
+    expected = ConceptEraser(eraser, **options).fit(plain, Y).transform(plain)
+    np.testing.assert_allclose(np.asarray(transformer.transform(x)), expected, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(np.asarray(x), plain)  # as it was
+
+
+def test_reversed_columns_in_a_column_transformer() -> None:
+    frame = pd.DataFrame(X, columns=[*"abcd"])
+    both = ColumnTransformer([("e", ConceptEraser(), ["b", "a"])]).fit(frame, Y)
+    expected = LeaceEraser.fit(X[:, :2], Y)(X[:, :2])
+    np.testing.assert_allclose(np.asarray(both.transform(frame)), expected[:, ::-1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("labels", [[3, 7, 9], ["black", "grey", "white"]])
+@pytest.mark.parametrize("eraser", ["alf_qleace", "leace"])
+def test_a_class_of_one_example_is_called_by_its_label(labels: list[Any], eraser: str) -> None:
+    y = np.array([*labels[:2]] * 30 + [labels[2]])
+    with pytest.raises(ValueError, match=f"every class needs at least 2 examples, but class {labels[2]} has 1:"):
+        ConceptEraser(eraser).fit(X[:61], y)
+    ConceptEraser(eraser).fit(X[:60], y[:60])  # without the class

@@ -16,11 +16,15 @@ from erasure import (
     ClassMoments,
     ConceptMoments,
     Eraser,
+    GradientEraser,
+    GradientOrdersEraser,
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
+    RandomEditEraser,
     RandomEraser,
     SplinceEraser,
+    TruncatedQleaceEraser,
     erase,
     fit_layers,
 )
@@ -187,6 +191,36 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "labels in a network": (
         lambda: scrub(["0"], eraser=OracleLeaceEraser),
         "needs labels, which a network",
+    ),
+    "moments of no examples": (
+        lambda: RandomEraser.from_moments(ClassMoments(4, 3), num_directions=2),
+        r"moments of no examples: call update\(x, z\) first",
+    ),
+    "a random edit of constants": (lambda: RandomEditEraser.fit(0 * X, Z), "all examples are alike: there is nothing"),
+    "an unknown reference": (
+        lambda: RandomEditEraser.fit(X, Z, reference="foo"),
+        "reference='foo': choose one of leace, oracle_leace, qleace, alf_qleace$",
+    ),
+    "an edit size in a string": (lambda: RandomEditEraser.fit(X, Z, edit_size="0.5"), "edit_size='0.5': give a number"),
+    "a target in a string": (lambda: AlfQleaceEraser.fit(X, Z, target="0.5"), "target='0.5': give a number"),
+    "a tolerance of NaN": (
+        lambda: quadratic(X, Z, tolerance=torch.nan),
+        "tolerance=nan: must be at least 0, and finite",
+    ),
+    "an infinite tolerance": (
+        lambda: quadratic(X, Z, tolerance=torch.inf),
+        "tolerance=inf: must be at least 0, and finite",
+    ),
+    "a tolerance below zero": (lambda: quadratic(X, Z, tolerance=-1e-8), "tolerance=-1e-08: must be at least 0"),
+    "half an iteration": (lambda: GradientEraser(max_iterations=2.5), "max_iterations=2.5: give a whole number"),  # pyright: ignore[reportArgumentType]
+    "directions in a string": (lambda: GradientOrdersEraser(directions="3"), "directions='3': give a whole number"),  # pyright: ignore[reportArgumentType]
+    "a kind of shrinkage": (
+        lambda: TruncatedQleaceEraser.fit(X, Z, shrinkage="oas"),
+        "shrinkage='oas': choose True or False",
+    ),
+    "one admissible value": (
+        lambda: certify(X, X, Z, admissible=0.5),  # pyright: ignore[reportCallIssue, reportArgumentType]
+        "admissible=0.5: give the least and the largest",
     ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }

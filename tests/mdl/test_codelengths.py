@@ -174,6 +174,15 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
     assert "standard error over 3 paired seeds" in str(difference)
 
 
+@pytest.mark.parametrize("model", ["kernel", "empirical_ntk", "linear"])
+def test_test_examples_change_no_label_of_the_code(model: str) -> None:
+    alone = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60])
+    tested = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60], test=(X[60:90], Y[60:90]))
+    np.testing.assert_allclose(alone.label_bits, tested.label_bits, rtol=1e-6)
+    assert "test_loss_bits" in tested.curve
+    assert "test_loss_bits" not in alone.curve
+
+
 @pytest.mark.parametrize("model", ["kernel", "linear"])
 @pytest.mark.parametrize("moved", [X + 1e8, X * 1e-50, X * 1e200 - 1e200, (1e9 * (1.7e9 + 100 * X)).astype(np.int64)])
 def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model: str, moved: NDArray) -> None:
@@ -341,6 +350,18 @@ class NotANumber(LogisticRegression):
         return super().predict_proba(X) * np.nan
 
 
+class Odd(LogisticRegression):
+    """A classifier that returns no probabilities."""
+
+    def __init__(self, rows: str = "ones") -> None:
+        super().__init__()
+        self.rows = rows
+
+    def predict_proba(self, X: Any) -> NDArray:
+        p = super().predict_proba(X)
+        return {"ones": np.ones_like(p), "negative": p - 0.6, "logs": np.log(p), "one column": p[:, :1]}[self.rows]
+
+
 FROZEN = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
 FROZEN[0].requires_grad_(False)
 
@@ -352,6 +373,7 @@ FROZEN[0].requires_grad_(False)
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
         (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples, and 2 outputs"),
         (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
+        (nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
         (Unrepeatable, "different weights from equal seeds"),
@@ -388,9 +410,21 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
             r"x and y have the same row .*: pass y.loc\[x.index\]",
         ),
         ({"x": FRAME, "test": (FRAME[list("fedcba")], Y)}, "test x has the columns of x in another order"),
+        ({"x": FRAME, "test": (FRAME.rename(columns={"c": "g"}), Y)}, "test x has the column 'g', which is none of x"),
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
         ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
-        ({"sizes": [10.0, 240.0]}, "whole numbers"),
+        ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
+        ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
+        ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("logs")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("one column")}, r"Odd: predict_proba returned \[\d+, 1\]: need a probability of each class"),
+        (
+            {"model": GaussianNB(), "validation": (X, Y)},
+            "validation is for networks, and a GaussianNB .*: leave it out",
+        ),
+        ({"model": GaussianNB(), "flip": True}, "flip is for networks, and a GaussianNB is fitted"),
+        ({"model": GaussianNB(), "settings": "nonsense"}, "settings='nonsense': choose from"),
+        ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
         ({"seeds": 2.0}, "seeds=2.0"),
         ({"test": X}, r"test: pass a pair \(x, y\)"),
         ({"y": Y[:100]}, r"x has shape \[240, 6\] for 100 labels"),
@@ -398,7 +432,10 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": X[:, 0]}, r"need \[240, d\]"),
         ({"sizes": [10, 100]}, "the last all 240 examples"),
         ({"sizes": 1}, "sizes=1: need at least two"),
-        ({"sizes": 241}, "num_chunks"),
+        (
+            {"sizes": 241},
+            r"sizes=241: need 2,410 examples, .* 240: pass at most 24 sizes, or a list such as sizes=\[2, 240\]",
+        ),
         ({"seeds": [1, 1]}, "distinct ones"),
         ({"seeds": 0}, "seeds"),
         ({"settings": "fast"}, "settings='fast': choose from default, paper, quick"),
@@ -426,6 +463,33 @@ def test_a_module_of_the_users_is_left_as_it_was_and_half_precision_is_raised(ca
     assert half.bits_per_label == pytest.approx(single.bits_per_label, rel=0.01)
     column = codelength(X, XOR[:, None], LogisticRegression(), seeds=1, sizes=3)
     assert column.total_bits == codelength(X, XOR, LogisticRegression(), seeds=1, sizes=3).total_bits
+
+
+def test_remedies_that_messages_name_work() -> None:
+    with pytest.raises(ValueError, match="float32: pass the module's .float"):
+        codelength(X, Y, lambda: nn.Linear(6, 2).half(), **QUICK)
+    codelength(X, Y, nn.Linear(6, 2).half().float(), **QUICK)
+    classifier = GaussianNB()
+    for n, few in ((60, "pass at most 6 sizes, or "), (15, "pass ")):
+        with pytest.raises(
+            ValueError, match=rf"sizes=10: need 100 .* there are {n}: {few}a list such as sizes=\[2, {n}\]"
+        ):
+            codelength(X[:n], Y[:n], classifier)
+        assert [*codelength(X[:n], Y[:n], classifier, sizes=[2, n]).sizes] == [2, n]
+    assert len(codelength(X[:60], Y[:60], classifier, sizes=6).sizes) == 6
+    renamed = FRAME.rename(columns={"c": "g"})
+    codelength(FRAME, Y, classifier, sizes=3, test=(renamed.rename(columns={"g": "c"}), Y))
+    codelength(FRAME, Y, "kernel", sizes=3, test=(renamed.to_numpy(), Y))
+
+
+def test_whole_numbers_of_numpy_and_torch_are_sizes_and_seeds() -> None:
+    expected = codelength(X, Y, GaussianNB(), sizes=[10, 240], seeds=2)
+    several: list[Any] = [np.array([10, 240]), torch.tensor([10, 240]), [np.int64(10), 240], range(10, 241, 230)]
+    seeds: list[Any] = [np.int64(2), np.arange(2), torch.tensor(2), [np.int32(0), 1]]
+    for sizes, two in zip(several, seeds, strict=True):
+        assert codelength(X, Y, GaussianNB(), sizes=sizes, seeds=two).total_bits == expected.total_bits
+    three: Any = np.int64(3)
+    assert codelength(X, Y, GaussianNB(), sizes=three).sizes == codelength(X, Y, GaussianNB(), sizes=3).sizes
 
 
 def test_codelengths_of_other_seeds_or_labels_are_not_subtracted() -> None:

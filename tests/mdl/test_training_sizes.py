@@ -53,6 +53,9 @@ def test_sizes_that_do_not_fit_say_which_would() -> None:
         sizes(1295, 500, None)
     with pytest.raises(ValueError, match="there are 5: set mdl.min_chunk to at most 2$"):
         sizes(5, 2, 5)
+    with pytest.raises(ValueError, match="there are 3: set both mdl.num_chunks=2 and mdl.min_chunk=1$"):
+        sizes(3, 10, None)
+    sizes(3, 2, 1)
     sizes(1295, 47, None)
     sizes(1295, 500, 2)
 

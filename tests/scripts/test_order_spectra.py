@@ -31,7 +31,7 @@ def test_vectors_have_a_spectrum_too(tmp_path: Path) -> None:
     np.savez(path, x=np.random.default_rng(0).normal(size=(90, 5)), y=np.arange(90) % 2)
     options = ["--erasers", "control", "--splits", "train", "--out", str(tmp_path / "a")]
     assert order_spectra.main(["dataset=arrays", f"dataset.path={path}", f"cache_dir={tmp_path}", *options]) == 0
-    assert "| control | train |" in (tmp_path / "a.md").read_text()
+    assert (tmp_path / "a.md").read_text().count("| control | train |") == 1  # 10, 30 and 100 directions of five
 
 
 def test_gaps_are_zero_where_an_order_was_made_equal(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The gradient eraser (section 2.4): what its optimisation reaches on the digits, and the gradient it follows."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -290,3 +291,37 @@ def test_what_is_outside_by_more_than_rounding_is_told() -> None:
     assert contains(ENDS, INSIDE[:0])
     for outside in (LOW - 1e-6, HIGH + 1e-6):
         assert not contains(ENDS, torch.cat([INSIDE, outside[None]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1e-30, 3e-4, 1e30])
+@pytest.mark.parametrize("eraser", [GradientEraser, partial(GradientOrdersEraser, directions=3)])
+def test_examples_of_any_scale_are_erased_alike(
+    eraser: Callable[..., GradientEraser], scale: float, dtype: torch.dtype
+) -> None:
+    z = torch.arange(60) % 2
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + z[:, None]
+    if dtype == torch.float16 and not 1e-5 < scale < 1e4:  # what float16 holds
+        scale = 1e-2
+    expected = eraser(max_iterations=20).fit_transform(x, z)
+    scaled = (x * scale).to(dtype)
+    erased = eraser(max_iterations=20).fit_transform(scaled, z)
+    assert erased.dtype == dtype
+    rounding = max(5e-3, 4 * torch.finfo(dtype).eps)
+    torch.testing.assert_close(erased.double() / scale, expected, rtol=0, atol=rounding * float(x.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_range_is_kept_at_any_scale(dtype: torch.dtype) -> None:
+    z = torch.arange(60) % 2
+    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * (1 - 0.3 * z[:, None])
+    expected = GradientEraser(low=0.0, high=1.0, max_iterations=20).fit_transform(x, z)
+    erased = GradientEraser(low=0.0, high=1e-8, max_iterations=20).fit_transform((x * 1e-8).to(dtype), z)
+    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1e-8 * (1 + 1e-7)
+    torch.testing.assert_close(erased.double() * 1e8, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("eraser", [GradientEraser, GradientOrdersEraser])
+def test_examples_that_are_all_alike_are_refused(eraser: type[GradientEraser]) -> None:
+    with pytest.raises(ValueError, match="all examples are alike: there is nothing to erase"):
+        eraser.fit(torch.ones(20, 3), torch.arange(20) % 2)

@@ -75,3 +75,18 @@ def test_examples_without_a_range_are_refused(pixels: tuple[Tensor, Tensor]) -> 
     eraser.lift_range()
     with pytest.raises(ValueError, match="no such range: use GradientEraser"):
         eraser.fit_transform(*pixels)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_one_example_of_a_class_moves_towards_the_mean_alone(pixels: tuple[Tensor, Tensor], dtype: torch.dtype) -> None:
+    """Its covariance is zero; w_mean ‖y - m̄‖ + w_edit ‖y - y0‖² / d is least at a distance of w_mean d / (2 w_edit)."""
+    x, z = (part[:40] for part in pixels)
+    x = 0.1 + 0.8 * x.double()
+    eraser = PublishedGradientEraser.from_moments(ClassMoments.fit(x, z))
+    start = LeaceEraser.fit(x, z)(x[:1])
+    towards = x.mean(0) - start
+    expected = start + towards * min(1.0, 0.01 * x.shape[1] / 2 / float(towards.norm()))
+    erased = eraser(x[:1].to(dtype), z[:1])
+    torch.testing.assert_close(erased.double(), expected, rtol=0, atol=1e-4 if dtype == torch.float64 else 2e-3)
+    several = torch.tensor([0, *(z != z[0]).nonzero().squeeze(1).tolist()])  # one of its class, more of others
+    torch.testing.assert_close(eraser(x[several].to(dtype), z[several])[:1].double(), expected, rtol=0, atol=2e-3)

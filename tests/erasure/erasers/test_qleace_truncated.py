@@ -96,3 +96,17 @@ def test_another_dtype_is_refused(option: str) -> None:
 def test_a_class_of_one_example_is_refused() -> None:
     with pytest.raises(ValueError, match="class 1 has 1"):
         TruncatedQleaceEraser.fit(torch.randn(5, 3), torch.tensor([0, 0, 0, 0, 1]))
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e-25, torch.logspace(-5, 5, 4).double()])
+def test_data_beyond_the_range_of_the_precision_name_remedies_that_work(scale: Any) -> None:
+    x, z = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)).double() * scale, torch.arange(90) % 3
+    with pytest.raises(
+        ValueError, match="leave the range of torch.float32: divide .*, or fit with precision='float64'"
+    ):
+        TruncatedQleaceEraser.fit(x, z)
+    for one, precision in ((x / x.std(0), "float32"), (x, "float64")):
+        erased = TruncatedQleaceEraser.fit(one, z, precision=precision)(one, z) / one.std(0)
+        means = torch.stack([erased[z == j].mean(0) for j in range(3)])
+        torch.testing.assert_close(means, means[:1].expand_as(means), rtol=0, atol=1e-3)
+        assert erased.std(0).min() > 0.5

@@ -133,3 +133,11 @@ def test_a_kernel_takes_the_memory_it_was_given() -> None:
         little = ntk(net.model, net.weights, net.x, net.held_out, memory_bytes=memory)
     torch.testing.assert_close(little.train, plenty.train, rtol=1e-12, atol=1e-12)
     assert max(made) <= memory
+
+
+@pytest.mark.parametrize("name", ["mlp-relu", "lenet"])
+def test_a_kernel_of_no_examples_is_empty(name: str) -> None:
+    net = some_network(name)
+    ones = dict.fromkeys(net.weights, 1.0)
+    for x, y in ((net.x[:0], net.x), (net.x, net.x[:0]), (net.x[:0], net.x[:0])):
+        assert mean_ntk(net.model, net.weights, x, y, ones).shape == (len(x), len(y))
