@@ -266,7 +266,7 @@ def number_of_classes(z: Tensor, name: str = "z") -> int:
     """Return the number of classes of integer labels: the largest label plus one.
 
     Raises:
-        ValueError: labels that are real numbers, or so large that most classes would be empty.
+        ValueError: labels that are real numbers, negative, or so large that most classes would be empty.
     """
     if z.is_floating_point():
         raise ValueError(f"{name} has dtype {z.dtype}: labels are integers from 0, booleans, or one-hot")
@@ -274,7 +274,9 @@ def number_of_classes(z: Tensor, name: str = "z") -> int:
         return 0
     if z.dtype == torch.bool:
         return 2
-    largest = int(z.max())
+    least, largest = label_range(z)
+    if least < 0:
+        raise ValueError(f"label {least} is out of range: labels run from 0 to {largest}")
     if largest >= max(z.numel(), _FEW_CLASSES):
         raise ValueError(
             f"{name} holds the label {largest} for {z.numel()} examples, and labels count classes from 0: "
@@ -421,7 +423,8 @@ def labelled_rows(
     column = single_column(z, leading)
     one_hot = column.ndim > 1 and not per_example(column, leading)
     k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    rows, labels = check_batch(x, z, dim, k)
+    counted = num_classes is None and not one_hot  # which has checked the range
+    rows, labels = check_batch(x, z, dim, k, in_range=not counted)
     assert labels is not None
     return rows, labels, k
 
@@ -457,9 +460,18 @@ def check_batch(
 
 def require_labels(z: Tensor, num_classes: int) -> None:
     """Raise ValueError for integer labels outside 0..k-1."""
-    if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < num_classes:
-        worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
+    if not z.numel():
+        return
+    least, largest = label_range(z)
+    if not 0 <= least <= largest < num_classes:
+        worst = least if least < 0 else largest
         raise ValueError(f"label {worst} is out of range: labels run from 0 to {num_classes - 1}")
+
+
+def label_range(z: Tensor) -> tuple[int, int]:
+    """Return the least and the largest of integer labels, one at least; waits once for their device."""
+    least, largest = torch.stack(z.aminmax()).tolist()
+    return least, largest
 
 
 def per_example(z: Tensor, leading: torch.Size) -> bool:

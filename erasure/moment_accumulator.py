@@ -24,6 +24,8 @@ _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 def exact_dtype(x: Tensor, others: Tensor, precision: torch.dtype) -> torch.dtype:
     """Return the precision of products if it holds examples x and other float64 values exactly, or else float64."""
+    if precision == torch.float64:
+        return precision
     narrow = x.is_floating_point() and torch.promote_types(x.dtype, precision) == precision
     return precision if narrow and torch.equal(others.to(precision).double(), others) else torch.float64
 
@@ -208,10 +210,10 @@ class Accumulator:
 
     def _add_pooled(self, x: Tensor, z: Tensor) -> None:
         """Add a batch of all classes with one matrix product."""
-        class_counts = z.bincount(minlength=self.num_classes)
+        class_counts = z.new_zeros(self.num_classes).scatter_add_(0, z, torch.ones_like(z))  # bincount waits
         counts = class_counts.tolist()
         if any(count and not size for count, size in zip(counts, self._sizes, strict=True)):
-            known = torch.tensor(self._sizes).to(z.device)[:, None] > 0
+            known = torch.tensor(self._sizes).to(z.device, non_blocking=True)[:, None] > 0
             first = z.new_zeros(self.num_classes).scatter_reduce_(
                 0, z, torch.arange(len(z), device=z.device), "amin", include_self=False
             )
@@ -225,7 +227,7 @@ class Accumulator:
         class_counts = class_counts.double()
         means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
         shift = (means - self._offsets) * (class_counts > 0)[:, None]
-        before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
+        before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device, non_blocking=True)
         fraction = class_counts / (before + class_counts).clamp(min=1)
         self._scatters[0] += gram(x, least=_POOLED_BLOCK)
         self._scatters[0].addmm_((shift * (before * fraction)[:, None]).T, shift)

@@ -198,14 +198,26 @@ def test_leace_and_means_stop_four_times_at_most(d: int) -> None:
     assert fitted(RandomEraser, d, num_directions=2)[1] <= 2  # random numbers are the CPU's
 
 
-def test_applying_qleace_stops_four_times_whatever_the_number_of_classes() -> None:
+def test_fitting_leace_waits_eight_times() -> None:
+    """For the labels' range (twice) and counts, the examples' range, three ranks and the constant columns."""
+    x, z = torch.randn(500, 6, generator=torch.Generator().manual_seed(0)), torch.arange(500) % 4
+    with Device() as device:
+        there = x.to(DEVICE), z.to(DEVICE)
+        device.waits.clear()
+        eraser = LeaceEraser.fit(*there)
+        assert device.waits.total() <= 8
+        erased = eraser(there[0]).cpu()
+    assert torch.equal(erased, LeaceEraser.fit(x, z)(x))
+
+
+def test_applying_qleace_stops_three_times_whatever_the_number_of_classes() -> None:
     x, z = examples(k=6)
     with Device() as device:
         x, z = x.to(DEVICE), z.to(DEVICE)
         eraser = QleaceEraser.fit(x, z)
         device.waits.clear()
         eraser(x, z)
-    assert device.waits.total() <= 4  # two of them for the range of the labels
+    assert device.waits.total() <= 3  # one of them for the range of the labels
 
 
 def test_alf_qleace_stops_twice_per_direction() -> None:
