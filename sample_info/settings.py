@@ -14,6 +14,7 @@ from conf.unread_options import no_effect
 from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
 
+_DIGITS = ("digits", "mnist", "svhn")  # datasets on which two classes are scored by default, as in the paper
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
 Reference = Literal["retraining", "influence", "cosine", "subsets"]
 
@@ -170,6 +171,14 @@ class SampleInfoConfig(Config):
     row_sections: ClassVar[tuple[str, ...]] = ("sample_info",)
 
     sample_info: SampleInfoSettings
+
+    @classmethod
+    def resolved(cls, options: Options) -> Options:
+        """Return a configuration whose classes are chosen: 4 and 9 of datasets of digits, and all of others."""
+        match options:
+            case {"sample_info": {"classes": None} as settings, "dataset": {"name": name}}:
+                return options | {"sample_info": settings | {"classes": [4, 9] if name in _DIGITS else "all"}}
+        return options
 
     def unread_options(self) -> dict[str, str]:
         """Return why options have no effect, by option, for `conf.unread_options.require_read`."""

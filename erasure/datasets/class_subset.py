@@ -80,7 +80,7 @@ class ClassSubset(Source):
         k = len(raw.class_names)
         selected = [label for merged in self.classes for label in merged]
         if not 0 <= min(selected) <= max(selected) < k:
-            raise ValueError(f"classes={self._notation}: {self.name} has classes 0 to {k - 1}: choose some, or all")
+            raise ValueError(f"classes={self._notation}: {self.name} has classes 0 to {k - 1}: choose some of these")
         labels = torch.full((k,), -1)
         for new, merged in enumerate(self.classes):
             labels[list(merged)] = new

@@ -53,9 +53,12 @@ Code = Sequence[tuple[str, int | str]]  # names and versions or digests: column 
 
 
 def changed_code(first: Code, second: Code) -> list[str]:
-    """Return the names of the code that two runs share, and that changed between them."""
+    """Return the names of the code that two runs share, and that changed between them.
+
+    The code of your own class is a digest of every module that it imports, which says nothing beside a version.
+    """
     now = dict(second)
-    return [name for name, version in first if now.get(name, version) != version]
+    return [name for name, of in first if name in now and type(now[name]) is type(of) and now[name] != of]
 
 
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

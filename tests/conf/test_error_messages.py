@@ -230,7 +230,7 @@ def test_arguments_of_what_scores_are_told_as_keys(command) -> None:
     outcome = command(SAMPLE_INFO, "sample_info.classes=[4,99]")
     assert (outcome.code, outcome.err) == (
         2,
-        "sample_info.classes=[4, 99]: digits has classes 0 to 9: choose some, or all\n",
+        "sample_info.classes=[4, 99]: digits has classes 0 to 9: choose some of these\n",
     )
     line = explain(ValueError("learning_rate=9: gradient descent diverges"), SAMPLE_INFO.name, [])
     assert line == "sample_info.training.learning_rate=9: gradient descent diverges"

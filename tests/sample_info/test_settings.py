@@ -57,3 +57,15 @@ def test_limits_themselves_and_what_trains_nothing_are_allowed() -> None:
     assert settings("examples=2", "held_out=1", "references.examples=2").examples == 2
     for network in ("linearized", "trained"):
         assert settings(f"summaries.network={network}", "training.steps=converged").summaries.orders == []
+
+
+@pytest.mark.parametrize(
+    ("dataset", "chosen", "classes"),
+    [("digits", "null", [4, 9]), ("cifar10", "null", "all"), ("image_folder", "[0,2]", [0, 2]), ("digits", "all", "all")],
+)
+def test_two_digits_are_scored_by_default_and_all_classes_of_other_datasets(
+    dataset: str, chosen: str, classes: list[int] | str
+) -> None:
+    overrides = [f"dataset={dataset}", f"sample_info.classes={chosen}"]
+    overrides += ["dataset.root=DIR"] if dataset == "image_folder" else []
+    assert composed("sample_info", overrides, SampleInfoConfig).sample_info.classes == classes

@@ -91,3 +91,9 @@ def test_a_control_of_other_code_is_not_compared_with(tmp_path: Path) -> None:
     assert [row["bits_per_label_difference"] for row in one.rows] == [None, None]
     assert len([note for note in notes if ": the code of models.mlp.MLP has changed in between" in note]) == 1
     assert pd.isna(difference(tmp_path))
+
+
+def test_an_eraser_of_your_own_is_compared_with_the_control(tmp_path: Path) -> None:
+    theirs = write(tmp_path, "control", "a" * 16)
+    ours = write(tmp_path, "leace", "a" * 16, code={**CODE, "erasure": "0123456789abcdef", "mine": "fedcba9876543210"})
+    assert difference(tmp_path) == pytest.approx(sum(ours) / 2 - sum(theirs) / 2)
