@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.result import Result, TrainedResult
+from harness.result import TrainedResult
 from harness.results.columns import Row
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
@@ -62,17 +62,16 @@ class Comparison:
         return {row["model"]: row for row in self.rows if row["is_control"]}
 
 
-def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
+def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
     """Arrange runs of any commands by command, dataset and setting, a row per model and eraser.
 
     A label is the part's name, and the fewest options that tell it from others of the name.
 
     Args:
-        runs: a sweep's results, or what was found in folders.
+        runs: the runs of a sweep, or those read from folders.
         note: called with a line on each run or file that is left out.
     """
-    stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
-    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(stored)]
+    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(runs)]
 
 
 def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:

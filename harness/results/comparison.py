@@ -5,18 +5,17 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.result import Result
 from harness.results.frames import pair_id
+from harness.results.read import StoredRun
 from harness.run_directory import RESULT, Run
 from harness.statistics import Difference, Spread, holm, paired_difference
 
-R = TypeVar("R", bound=Result)
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
 
 
@@ -67,25 +66,26 @@ def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return runs[[code == of_group for code, of_group in zip(runs["code"], newest[runs.index], strict=True)]]
 
 
-def control_beside(result: R) -> R | None:
+def control_beside(run: StoredRun) -> StoredRun | None:
     """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
 
     Its options may differ: the paper's procedure trains erased images at other rates. None if there is no control.
     """
-
-    def is_control(other: Result | None) -> bool:
-        if not (isinstance(other, type(result)) and {*other.seeds} == {*result.seeds}):
-            return False
-        data = (other.data, result.data) if other.data and result.data else (None, None)
-        changed = changed_code([*other.code.items()], [*result.code.items()])
-        return pair_id(other, data[0]) == pair_id(result, data[1]) and not changed
-
-    command, dataset, _, model, *_ = result.run_id.split("-")
-    found: list[Any] = []
-    for path in result.directory.parent.glob(f"{command}-{dataset}-control-{model}-*/{RESULT}"):
+    found: list[StoredRun] = []
+    for path in run.directory.parent.glob(f"{run.command}-*-control-*/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
-            found.append(Run(path.parent.parent, path.parent.name).result)
-    return max(filter(is_control, found), key=lambda one: one.timing.started, default=None)
+            if (result := Run(path.parent.parent, path.parent.name).result) is not None:
+                found.append(StoredRun.finished(result, path.parent))
+    return max((other for other in found if _is_control(other, run)), key=lambda one: one.started, default=None)
+
+
+def _is_control(other: StoredRun, run: StoredRun) -> bool:
+    """Return whether a finished run is a control that another is compared with."""
+    theirs, ours = other.result, run.result
+    if theirs is None or ours is None or theirs.named("eraser") != "control" or {*other.seeds} != {*run.seeds}:
+        return False
+    data = (other.data, run.data) if other.data and run.data else (None, None)
+    return pair_id(theirs, data[0]) == pair_id(ours, data[1]) and not changed_code(other.code, run.code)
 
 
 def compare(

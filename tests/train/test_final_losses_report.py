@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.results.arrange import arrange
-from tests.made_up_runs import write_run
+from tests.made_up_runs import stored, write_run
 from train.final_losses_report import table_of
 from train.result import TrainResult
 
@@ -23,7 +23,7 @@ def results(tmp_path: Path) -> list[TrainResult]:
 
 
 def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[TrainResult]) -> None:
-    (frame,) = arrange(results)
+    (frame,) = arrange(stored(results))
     table = table_of(frame)
     assert list(table.headings) == [
         "model", "eraser", "test loss (bits)", "Δ of test loss", "accuracy (%)", "training loss", "entropy", "seeds",
@@ -33,7 +33,7 @@ def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[Trai
 
 
 def test_a_column_of_another_command_is_not_shown(results: list[TrainResult]) -> None:
-    (frame,) = arrange(results)
+    (frame,) = arrange(stored(results))
     assert list(table_of(frame, ["bits_per_label", "accuracy"]).headings) == [
         "model", "eraser", "accuracy (%)", "seeds",
     ]  # fmt: skip
