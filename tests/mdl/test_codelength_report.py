@@ -120,6 +120,23 @@ def test_a_sentence_says_which_numbers_rest_on_plateaus(tmp_path: Path) -> None:
     assert "label entropy" not in table_of(compared(both[:1])).caption()
 
 
+def test_every_column_says_which_of_its_trainings_stayed_on_the_plateau(tmp_path: Path) -> None:
+    """A new column fails here until it says so (`Column.trainings`)."""
+    coding = {"bits_per_label", "bits_per_label_difference", "bits_per_label_model_difference", "compression",
+              "calibrated_bits_per_label", "area_bits", "published_units"}  # fmt: skip
+    both = {"excess_bits", "surplus_bits", "sample_complexity", "crossing"}
+    final = {"test_loss_bits", "test_loss_bits_difference", "accuracy", "sharp_drop_bits", "sharp_drop_epoch",
+             "train_loss_bits", "end_train_loss_bits"}  # fmt: skip
+    untrained = {"label_entropy_bits", "parameters", "certificate.train.edit_size"}
+    untrained |= {f"certificate.{of}.{kind}_gap" for of in ("train", "test") for kind in ("mean", "covariance")}
+    assert coding | both | final | untrained == {*COLUMNS}
+    runs = comparison(tmp_path)
+    for name in COLUMNS:
+        caption = table_of(runs, [name]).caption()
+        assert ("in 1 of 2 trainings the training loss stayed" in caption) == (name in coding | both), name
+        assert ("in 1 of 2 trainings on the whole split the training" in caption) == (name in final | both), name
+
+
 def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
     control = results(tmp_path)[0]
     for bits, epoch, texts in (
