@@ -82,7 +82,7 @@ _ON_REQUEST = (
         _CODING,
     ),
     difference(
-        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser",
+        "Δ to first model", "bits_per_label", "of the codelength, to the first model's under the same eraser", "model",
         trainings=_CODING,
     ),
 )  # fmt: skip

@@ -27,8 +27,8 @@ def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
 
 def measures_of(row: Row, control: Row | None) -> dict[str, Any]:
     """Return what the learning curves of a row (`harness.results.arrange`) say against its control's losses."""
-    coded = {seed: member for seed, member in row["members"].items() if isinstance(member[0], MdlResult)}
-    measures: dict[str, Any] = {"surplus_bits": None, "sample_complexity": None}
+    coded = {seed: row["members"][seed] for seed in row["seed"] if isinstance(row["members"][seed][0], MdlResult)}
+    measures: dict[str, Any] = {"surplus_bits": [None for _ in row["seed"]], "sample_complexity": None}
     targets = {} if control is None else {
         seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()
     }  # fmt: skip

@@ -17,7 +17,7 @@ from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wr
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
 from harness.result_fields import Count, Endings, never_improved, on_plateau
-from harness.results.arrange import Comparison
+from harness.results.arrange import Comparison, with_differences
 from harness.results.columns import (
     RUN,
     SEEDS,
@@ -146,7 +146,8 @@ def table_of(
     """
     possible = {column.name: column for column in (*further, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
-    rows = measured(comparison)
+    written = (*shown, *further, *FINALS)
+    rows = with_differences(measured(comparison), [column.compared for column in written if column.compared])
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
     notes = _notes(shown, [row for row in rows if row["runs"]], further_notes)
     also = (*WHO, *_CSV_ALONE, *further, *FINALS)
@@ -205,7 +206,7 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
 
 def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
-    compared = [column.name for column in shown if column.name.endswith("_difference")]
+    compared = [column.name for column in shown if column.compared]
     differences = [row[name] for name in compared for row in rows if row[name]]
     presets = [choice for row in rows for choice in setting(row["runs"][0].config).items()]
     sentences = {

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from harness.results.run_labels import display_name
 from harness.statistics import Difference, Spread
@@ -16,6 +16,31 @@ Row = Mapping[str, Any]  # by name a value for all seeds, or a list with one for
 OverSeeds = Callable[[Sequence[Any]], Any]
 Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
 Trainings = Sequence[Literal["coding", "final"]]
+
+
+class Compared(NamedTuple):
+    """Differences of a value between rows of a table.
+
+    Attributes:
+        value: a column of numbers of `Results.runs`.
+        by: "eraser" for differences to the control of the same model, "model" for those to the first finished model
+            under the same eraser.
+    """
+
+    value: str
+    by: Literal["eraser", "model"] = "eraser"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its numbers in CSV begin with."""
+        return self.value if self.by == "eraser" else f"{self.value}_{self.by}"
+
+    @property
+    def name(self) -> str:
+        """The name of the differences in rows, and of their column."""
+        return f"{self.prefix}_difference"
+
+
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 
 
@@ -32,6 +57,7 @@ class Column:
             CSV adds an ending where it has several numbers, such as `_mean` and `_std`.
         trainings: the kinds of trainings that its number rests on: "coding", whose losses enter a codelength, and
             "final", on the whole split. Remarks below a table say which of them learnt nothing.
+        compared: the differences that it shows, which `harness.results.arrange.with_differences` adds to rows.
     """
 
     heading: str
@@ -40,6 +66,7 @@ class Column:
     meaning: str = ""
     name: str = ""
     trainings: Trainings = ()
+    compared: Compared | None = None
 
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None where it is ordered by its text."""
@@ -114,14 +141,23 @@ def spread(
     return Column(heading, text, record, meaning, name, trainings)
 
 
-def difference(heading: str, column: str, meaning: str = "", *, trainings: Trainings = ()) -> Column:
-    """Return a column of differences to the control; in CSV, the fields of `harness.results.compare`."""
-    name, unknown = f"{column}_difference", dict.fromkeys(_UNKNOWN)
+def difference(
+    heading: str,
+    value: str,
+    meaning: str = "",
+    by: Literal["eraser", "model"] = "eraser",
+    *,
+    trainings: Trainings = (),
+) -> Column:
+    """Return a column of differences (`Compared`); in CSV, the fields of `harness.results.compare`."""
+    compared, unknown = Compared(value, by), dict.fromkeys(_UNKNOWN)
+    name = compared.name
 
     def record(row: Row) -> Record:
-        return {f"{column}_{key}": number for key, number in (row[name].record() if row[name] else unknown).items()}
+        numbers = row[name].record() if row[name] else unknown
+        return {f"{compared.prefix}_{key}": number for key, number in numbers.items()}
 
-    return Column(heading, lambda row: f"{row[name] or ''}", record, meaning, name, trainings)
+    return Column(heading, lambda row: f"{row[name] or ''}", record, meaning, name, trainings, compared)
 
 
 def csv_only(*names: str) -> Column:
