@@ -128,21 +128,21 @@ def compare(
     if baseline is None and by == "model":
         raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
     baseline = baseline or "control"
-    pair, group = _PAIRED_BY[by]
+    equal, group = _PAIRED_BY[by]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
-    measured = newest_code(measured, (pair, group)).drop_duplicates([pair, group, "seed"], keep="last").sort_index()
+    measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline
     if not is_baseline.any():
         missing = "select runs with those of their pair_id" if by == "eraser" else "choose a model that they have"
         raise ValueError(f"no run of {by}={baseline} here has {value}: {missing}")
-    if (measured[is_baseline].groupby(pair)[group].nunique() > 1).any():
+    if (measured[is_baseline].groupby(equal)[group].nunique() > 1).any():
         raise ValueError(
             f"baseline={baseline!r} is the name of several {by}s here: select one of them, or give them names, as in "
             'runs.assign(model=runs["model"] + runs["model.width"].astype(str))'
         )
-    raw = differences(measured, value, [pair, group], is_baseline, lambda _: None)
+    raw = differences(measured, value, [equal, group], is_baseline, lambda _: None)
     corrected, rows = holm(raw), []
-    for key, seeds in measured.groupby([pair, group], sort=False):
+    for key, seeds in measured.groupby([equal, group], sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
         numbers = {"seeds": len(seeds), "mean": values.mean, "std": values.std, **difference.record()}
         uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
@@ -159,7 +159,9 @@ def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
     return len(values) > len({eraser for eraser, _ in values})
 
 
-_PAIRED_BY = {  # columns that name what a group of seeds shares with its baseline, and the group
+# By what `compare` compares: the column in which compared runs are equal, and the column that tells them apart. Runs
+# under one eraser differ in `pair_id` where their models differ.
+_PAIRED_BY = {
     "eraser": ("pair_id", "eraser_id"),
     "model": ("model_pair_id", "pair_id"),
 }
