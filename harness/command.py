@@ -12,7 +12,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -67,7 +67,8 @@ class Command:
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
         headline: returns a result in one line.
-        summarise: prints tables and paths of finished results; takes the results and the directory for files.
+        summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
+            directory for files.
         sweep: the sweep that is carried out, set by the sweeper; None for a single run.
         exit_code: of a single run; 0 with --cfg, --info and the like.
     """
@@ -143,7 +144,8 @@ class Command:
             return
         print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if sweep is None:
-            self.exit_code = _summarise(self, [result], experiment.run.directory)
+            directory = experiment.run.directory
+            self.exit_code = _summarise(self, {directory: result}, directory)
 
 
 def main(command: Command) -> None:
@@ -241,12 +243,12 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
         return 0
     from harness.result import read_result
 
-    finished, failed = [], []
+    finished, failed = {}, []
     for job in sweep.jobs:
         path = job.run / "result.json"
         try:
             if path.exists():
-                finished.append(read_result(path))
+                finished[job.run] = read_result(path)
             else:
                 failed.append((job, *sweep.error_of(job.run.name)))
         except ValueError as error:
@@ -260,21 +262,28 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
     return max(codes, default=0)
 
 
-def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
+def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -> int:
     """Print tables and write tables and figures, or print what was kept of an earlier time; return the exit code.
 
     It is 0 also if `directory` is read-only, e.g. another user's: the printed tables suffice then.
+
+    Args:
+        command: the command of the runs.
+        results: finished results by the directory where each was read.
+        directory: where tables and figures are written.
     """
-    kept = KeptTables(directory, [result.directory for result in results], command.name)
+    kept = KeptTables(directory, [*results], command.name)
     if (earlier := kept.read()) is not None:
         print(printable(earlier, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
         return 0
-    printed = io.StringIO()
+    from harness.results.read import StoredRun  # imports pandas, which kept tables do without
+
+    runs, printed = [StoredRun.finished(result, run) for run, result in results.items()], io.StringIO()
     try:
         try:
             with contextlib.redirect_stdout(printed):
-                command.summarise(results, directory)
+                command.summarise(runs, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
         kept.keep(printed.getvalue())

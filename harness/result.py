@@ -62,11 +62,6 @@ class Result(Part):
             if len(values) != len(self.seeds):
                 raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
 
-    @property
-    def directory(self) -> Path:
-        """Directory that the run wrote it to."""
-        return Path(self.config["runs_dir"]) / self.run_id
-
     def named(self, part: str) -> str:
         """Return the name of the dataset, eraser or model."""
         return str(self.config[part]["name"])

@@ -11,6 +11,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
+    from harness.results.read import StoredRun
     from mdl.result import MdlResult
     from mdl.settings import LabelCode, MdlConfig
 
@@ -81,7 +82,7 @@ def headline(result: "MdlResult") -> str:
     return f"{bits} bits per label, {seeds_text(len(result.seeds))}"
 
 
-def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
+def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
     """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
     from harness.results.arrange import arrange
     from harness.results.comparison import control_beside
@@ -89,13 +90,13 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.results.table import show_with_csv
     from mdl.codelength_report import draw_learning_curves, table_of
 
-    if len(results) == 1:
-        control = control_beside(only := results[0])
+    if len(runs) == 1:
+        control = control_beside(only := runs[0])
         if control is None:
             print("no finished control run to compare with: add -m eraser=control,NAME to the same command")
-        elif control.run_id != only.run_id:
-            results = [control, only]
-    comparisons = arrange(results)
+        elif control.id != only.id:
+            runs = [control, only]
+    comparisons = arrange(runs)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")
     draw_each(draw_learning_curves, comparisons, directory / "comparison.png")
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
 from harness.results.arrange import Comparison
-from harness.results.columns import Column, Record, Row, difference, incomplete, spread, values
+from harness.results.columns import Column, Record, Row, Trainings, difference, incomplete, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
@@ -39,31 +39,36 @@ def _sample_complexity(row: Row) -> float | str | None:
     return f"> {max(row['train_size'])}" if size == math.inf else size
 
 
+_CODING: Trainings = ("coding",)  # trainings that a column's number rests on
+_ALL: Trainings = ("coding", "final")
 _CODELENGTHS = (
     spread(
-        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k"
+        "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k",
+        trainings=_CODING,
     ),
-    difference("Δ to control", "bits_per_label", "of the codelength"),
+    difference("Δ to control", "bits_per_label", "of the codelength", trainings=_CODING),
     spread(
         "calibrated", "calibrated_bits_per_label", ".3f",
         "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
+        trainings=_CODING,
     ),
     spread(
         "excess (bits)", "excess_bits", ",.0f",
-        "codelength of all labels less N times the test loss (docs/codes.md)",
+        "codelength of all labels less N times the test loss (docs/codes.md)", trainings=_ALL,
     ),
-    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"),
+    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels", trainings=_ALL),
     Column(
         "sample complexity",
         lambda row: "" if (size := _sample_complexity(row)) is None else str(size),
         lambda row: {"sample_complexity": _sample_complexity(row)},
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
         "sample_complexity",
+        _ALL,
     ),
-    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
+    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's", trainings=_CODING),
     spread(
         "Table 16's unit", "published_units", ".3f",
-        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
+        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=_CODING,
     ),
 )  # fmt: skip
 # columns that CSV has only where they are shown
@@ -74,9 +79,11 @@ _ON_REQUEST = (
         _compression,
         "codelength of the uniform code divided by this one's",
         "compression",
+        _CODING,
     ),
     difference(
-        "Δ to first model", "bits_per_label_model", "of the codelength, to the first model's under the same eraser"
+        "Δ to first model", "bits_per_label", "of the codelength, to the first model's under the same eraser", "model",
+        trainings=_CODING,
     ),
 )  # fmt: skip
 COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST, *FINALS)}

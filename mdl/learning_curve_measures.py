@@ -1,7 +1,7 @@
-"""Quantities of learning curves other than their codelength, in bits: docs/codes.md.
+"""Quantities of learning curves that need a control: docs/codes.md.
 
-Surplus description length and ε-sample complexity (Whitney et al. 2020), and the area above the last loss coded
-(Finzi et al. 2026). A seed is given by its position in the result.
+They are surplus description length in bits and ε-sample complexity (Whitney et al. 2020), where ε is the control's test
+loss. A seed is given by its position in the result.
 """
 
 import math
@@ -9,12 +9,6 @@ from typing import Any
 
 from harness.results.columns import Row
 from mdl.result import MdlResult
-
-
-def area_bits(result: MdlResult, s: int) -> float:
-    """Return the area between the curve of loss per label of the next block and its last value, over all N labels."""
-    blocks = result.blocks(s)
-    return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
 
 
 def surplus_bits(result: MdlResult, s: int, epsilon: float) -> float:
@@ -32,10 +26,9 @@ def sample_complexity(result: MdlResult, s: int, epsilon: float) -> float:
 
 
 def measures_of(row: Row, control: Row | None) -> dict[str, Any]:
-    """Return what the learning curves of a row (`harness.results.arrange`) say, partly against its control's losses."""
-    coded = {seed: member for seed, member in row["members"].items() if isinstance(member[0], MdlResult)}
-    area = [area_bits(result, s) for result, s in coded.values()]
-    measures: dict[str, Any] = {"area_bits": area, "surplus_bits": None, "sample_complexity": None}
+    """Return what the learning curves of a row (`harness.results.arrange`) say against its control's losses."""
+    coded = {seed: row["members"][seed] for seed in row["seed"] if isinstance(row["members"][seed][0], MdlResult)}
+    measures: dict[str, Any] = {"surplus_bits": [None for _ in row["seed"]], "sample_complexity": None}
     targets = {} if control is None else {
         seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()
     }  # fmt: skip

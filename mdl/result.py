@@ -100,6 +100,14 @@ class MdlResult(TrainedResult, Coded):
         first = self.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
         return [(self.sizes[0], first / self.sizes[0]), *later]
 
+    def _area_bits(self, s: int) -> float:
+        """Return the area between the loss per label of the next block and that of the last, over all N labels.
+
+        Finzi et al. 2026; docs/codes.md.
+        """
+        blocks = self.blocks(s)
+        return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
+
     def require_consistent(self) -> None:
         super().require_consistent()
         sizes = [point.n for point in self.curve]
@@ -147,6 +155,7 @@ class MdlResult(TrainedResult, Coded):
             "total_bits": self.mdl.total_bits,
             "published_units": self.mdl.published,
             "excess_bits": [total - self.train_size * loss for total, loss in bits],
+            "area_bits": [self._area_bits(s) for s in range(len(self.seeds))],
         }
         if self.mdl.calibrated_bits_per_sample is not None:
             columns["calibrated_bits_per_label"] = self.mdl.calibrated_bits_per_sample

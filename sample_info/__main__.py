@@ -12,6 +12,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
+    from harness.results.read import StoredRun
     from sample_info.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
@@ -56,7 +57,7 @@ def headline(result: "InformationResult") -> str:
     return f"{scores:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
 
 
-def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
+def summarise(runs: "Sequence[StoredRun]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
     from harness.results.arrange import arrange, colours_of
     from harness.results.table import show
@@ -64,14 +65,14 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from sample_info.report.suspicious_examples import suspicious_examples
     from sample_info.report.tables import tables_of
 
-    comparisons, problems = arrange(results), list[str]()
-    between = compare_scores(comparisons, problems.append) if len(results) > 1 else ([], [])
+    comparisons, problems = arrange(runs), list[str]()
+    between = compare_scores(comparisons, problems.append) if len(runs) > 1 else ([], [])
     suspicious = suspicious_examples(comparisons, problems.append)
     show([*tables_of(comparisons, *between), *suspicious.values()], directory / "table.md")
     for line in problems:
         print(line)
-    drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
-    if len(results) > 1:
+    drawn = [path for run in runs for name in _FIGURES if (path := run.directory / name).exists()]
+    if len(runs) > 1:
         from harness.results.figures import draw_parts  # imports matplotlib
         from sample_info.report.figures import figures_of
 
@@ -79,7 +80,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
             drawn += draw_parts(*figure, colours_of(comparisons), directory / f"{kind}.png")
     for path in drawn:
         print(f"figure: {path}")
-    print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
+    print(f"scores: {', '.join(str(run.directory / 'scores.csv') for run in runs)}")
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from erasure.store.checked_files import read_json, save_tensors, sealed, write_j
 from harness.experiment import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import Result, as_json, result_of
+from harness.results.read import StoredRun
 from harness.run_directory import Run
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.result import published_units
@@ -108,6 +109,11 @@ def write_run(
         "\n".join(["n,seed,epoch,train_loss_bits,validation_loss_bits", *rows, ""])
     )
     return run
+
+
+def stored(results: Iterable[Result]) -> list[StoredRun]:
+    """Made-up results as runs of the folder that their configuration names."""
+    return [StoredRun.finished(one, Path(one.config.get("runs_dir", "nowhere")) / one.run_id) for one in results]
 
 
 def write_small_run(root: Path, eraser: str = "leace", **options: Any) -> Run:

@@ -11,6 +11,7 @@ from harness.command import Command, main
 
 if TYPE_CHECKING:
     from harness.experiment import Compute, Experiment, Prepared
+    from harness.results.read import StoredRun
     from train.result import TrainResult
     from train.settings import TrainConfig
 
@@ -45,7 +46,7 @@ def headline(result: "TrainResult") -> str:
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
 
 
-def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
+def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
     """Print tables of final losses and draw loss curves, one for each dataset and setting; write both to `directory`.
 
     Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
@@ -56,10 +57,10 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     from train import learning_order_report
     from train.final_losses_report import draw_loss_curves, table_of
 
-    comparisons = arrange(results)
+    comparisons = arrange(runs)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")
     draw_each(draw_loss_curves, comparisons, directory / "loss_curves.png")
-    if followed := arrange([result for result in results if result.counterparts]):
+    if followed := arrange([run for run in runs if getattr(run.result, "counterparts", None)]):
         show_with_csv([*map(learning_order_report.table_of, followed)], directory / "learning_order.md")
         draw_each(learning_order_report.draw, followed, directory / "learning_order.png")
 

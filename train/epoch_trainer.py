@@ -119,9 +119,8 @@ class EpochTrainer(Trainer):
         self.subsets, self.held_out = subsets, held_out
         self.stopping = data["validation"] if held_out is None else train
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
-        self.best, self.last = (
-            {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
-        )
+        self.best = {name: weight.clone() for name, weight in initial.items()}
+        self.last = {name: weight.clone() for name, weight in initial.items()}
         self.curves = [
             MemberCurve(seed, entropy)
             for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)

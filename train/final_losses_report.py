@@ -17,13 +17,14 @@ from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wr
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing, crossing_epoch
 from harness.result import Result
 from harness.result_fields import Count, Endings, never_improved, on_plateau
-from harness.results.arrange import Comparison
+from harness.results.arrange import Comparison, with_differences
 from harness.results.columns import (
     RUN,
     SEEDS,
     WHO,
     Column,
     Row,
+    Trainings,
     csv_only,
     difference,
     incomplete,
@@ -43,14 +44,8 @@ from harness.statistics import LEVEL, deviation_over
 Member = tuple[Any, int]  # a result, and the position of a seed in it
 Notes = Callable[[Sequence[Row]], Sequence[str]]
 
-_TRAININGS: Mapping[
-    str, tuple[str, str]
-] = {  # by column, the trainings that its number rests on, and what notes call them
-    "bits_per_label": ("coding", "trainings"),
-    "calibrated_bits_per_label": ("coding", "trainings"),
-    "published_units": ("trainings", "trainings of all sizes"),
-    "test_loss_bits": ("final", "trainings on the whole split"),
-}
+FINAL: Trainings = ("final",)  # trainings that a column's number rests on
+_REMARKED = {"coding": "trainings", "final": "trainings on the whole split"}  # in remarks, by `Column.trainings`
 _KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a result
     "coding": lambda result: result.coding,
     "trainings": lambda result: result.trainings,
@@ -87,28 +82,30 @@ _CSV_ALONE = (
 _USUAL = ("test_loss_bits", "test_loss_bits_difference", "accuracy", "train_loss_bits", "label_entropy_bits")
 FINALS = (
     spread(
-        "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything"
+        "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything", trainings=FINAL
     ),
-    spread("accuracy (%)", "accuracy", ".1f", scale=100),
-    difference("Δ of test loss", "test_loss_bits", "to the control's"),
+    spread("accuracy (%)", "accuracy", ".1f", scale=100, trainings=FINAL),
+    difference("Δ of test loss", "test_loss_bits", "to the control's", trainings=FINAL),
     Column(
         "below control", _crossing, _CROSSING.record,
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
         "crossing",
+        ("coding", "final"),
     ),
     number(
         "sharpest fall (bits)", "sharp_drop_bits", ".2f",
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, and when it began; means "
         "over seeds",
-        over=mean,
+        over=mean, trainings=FINAL,
     ),
-    number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs))),
+    number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs)), trainings=FINAL),
     spread(
         "training loss", "train_loss_bits", ".4f",
         "on the training examples without augmentation, at the lowest validation loss",
+        trainings=FINAL,
     ),
-    spread("at the end", "end_train_loss_bits", ".4f", "training loss when training ended"),
+    spread("at the end", "end_train_loss_bits", ".4f", "training loss when training ended", trainings=FINAL),
     number(
         "entropy", "label_entropy_bits", ".4f", "of the training labels, the best that a constant predictor can do"
     ),
@@ -149,7 +146,8 @@ def table_of(
     """
     possible = {column.name: column for column in (*further, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
-    rows = measured(comparison)
+    written = (*shown, *further, *FINALS)
+    rows = with_differences(measured(comparison), [column.compared for column in written if column.compared])
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
     notes = _notes(shown, [row for row in rows if row["runs"]], further_notes)
     also = (*WHO, *_CSV_ALONE, *further, *FINALS)
@@ -199,16 +197,16 @@ def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]
 def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]:
     """Say which trainings behind the shown numbers were stopped on the plateau, or kept their initial weights."""
     sentences = []
-    for kind, trainings in dict.fromkeys(_TRAININGS[column.name] for column in shown if column.name in _TRAININGS):
+    for kind in dict.fromkeys(kind for column in shown for kind in column.trainings):
         for count, happened in _HAPPENED.items():
             of = [f"{who(row, rows)}: in {row[count][kind]}" for row in rows if row[count][kind]]
-            sentences += [f"{'; '.join(of)} {trainings} {happened}."] if of else []
+            sentences += [f"{'; '.join(of)} {_REMARKED[kind]} {happened}."] if of else []
     return sentences
 
 
 def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
-    compared = [column.name for column in shown if column.name.endswith("_difference")]
+    compared = [column.name for column in shown if column.compared]
     differences = [row[name] for name in compared for row in rows if row[name]]
     presets = [choice for row in rows for choice in setting(row["runs"][0].config).items()]
     sentences = {

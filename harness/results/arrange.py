@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.result import Result, TrainedResult
-from harness.results.columns import Row
+from harness.result import TrainedResult
+from harness.results.columns import Compared, Row
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
@@ -19,7 +19,8 @@ from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
 
-COMPARED = ("bits_per_label", "test_loss_bits")  # columns whose differences to the control rows have
+# differences to the control that all rows have: figures and other columns use them
+_COMPARED = Compared("bits_per_label"), Compared("test_loss_bits")
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,7 @@ class Comparison:
             `curves`, by seed the loss curve of the training on everything, as far as there are any;
             `is_control`, whether the model's other rows are compared with it;
             `seeds_of_model`, how many seeds the rows of the model have, finished or not;
-            `bits_per_label_difference`, `test_loss_bits_difference` to the control (`Difference`, corrected by `holm`
-            for the table) and `bits_per_label_model_difference` to the first finished model under the same eraser,
-            each None where nothing is compared.
+            `bits_per_label_difference`, `test_loss_bits_difference` to the control (`with_differences`).
     """
 
     names: TableNames
@@ -62,17 +61,16 @@ class Comparison:
         return {row["model"]: row for row in self.rows if row["is_control"]}
 
 
-def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
+def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
     """Arrange runs of any commands by command, dataset and setting, a row per model and eraser.
 
     A label is the part's name, and the fewest options that tell it from others of the name.
 
     Args:
-        runs: a sweep's results, or what was found in folders.
+        runs: the runs of a sweep, or those read from folders.
         note: called with a line on each run or file that is left out.
     """
-    stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
-    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(stored)]
+    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(runs)]
 
 
 def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:
@@ -102,10 +100,8 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
         row |= {name: of_row[name].tolist() for name in map(str, of_row) if name not in row}
         row["is_control"] = controls.get(row["model"]) == i
         row["seeds_of_model"] = len(seeds[row["model"]])
-    for part in ("model", "eraser"):
-        by_seed[part] = [rows[i][part] for i in by_seed["row"].tolist()]
-    compared = _differences(by_seed, rows, note)
-    return [row | {name: of.get(i) for name, of in compared.items()} for i, row in enumerate(rows)]
+    _note_changed_code(rows, note)
+    return with_differences(rows, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
@@ -131,11 +127,8 @@ def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, S
     return kept
 
 
-def _differences(by_seed: pd.DataFrame, rows: Sequence[Row], note: Note) -> dict[str, dict[int, Difference]]:
-    """Return the corrected differences to the control and to the first model, by column and by position of the row."""
-    is_control = by_seed["row"].isin([i for i, row in enumerate(rows) if row["is_control"]])
-    is_first = by_seed["model"] == next((row["model"] for row in rows if row["runs"]), None)
-
+def _note_changed_code(rows: Sequence[Row], note: Note) -> None:
+    """Note which rows are not compared with their control, as code has changed between them."""
     controls = {row["model"]: row["runs"] for row in rows if row["is_control"]}
     for row in rows:
         theirs = controls.get(row["model"], [])
@@ -143,12 +136,38 @@ def _differences(by_seed: pd.DataFrame, rows: Sequence[Row], note: Note) -> dict
             named = f"{row['runs'][0].directory}: not compared with {theirs[0].id}"
             note(f"{named}: the code of {', '.join(changed)} has changed in between; launch the older one again")
 
-    def unread(line: str) -> None:
-        note(f"{line}: no error over test examples")
 
-    raw = {column: differences(by_seed, column, ("model", "row"), is_control, unread) for column in COMPARED}
-    raw["bits_per_label_model"] = differences(by_seed, "bits_per_label", ("eraser", "row"), is_first, lambda _: None)
-    return {f"{column}_difference": {i: one for (_, i), one in holm(of).items()} for column, of in raw.items()}
+def with_differences(rows: Sequence[Row], compared: Iterable[Compared], note: Note = lambda _: None) -> list[Row]:
+    """Return all rows of a table with the differences that they lack, by name.
+
+    Each is a `Difference`, corrected by `holm` for the table, or None where nothing is compared.
+
+    Args:
+        rows: the rows.
+        compared: which differences.
+        note: called with a line on each damaged file of losses of test examples.
+    """
+    lacking = [one for one in dict.fromkeys(compared) if any(one.name not in row for row in rows)]
+    found = {one.name: _differences(rows, one, note) for one in lacking}
+    return [{**row, **{name: of.get(i) for name, of in found.items()}} for i, row in enumerate(rows)]
+
+
+def _differences(rows: Sequence[Row], compared: Compared, note: Note) -> dict[int, Difference]:
+    """Return the corrected differences by position of the row."""
+    if compared.by == "eraser":
+        shared, baseline = "model", [i for i, row in enumerate(rows) if row["is_control"]]
+    else:
+        first = next((row["model"] for row in rows if row["runs"]), None)
+        shared, baseline = "eraser", [i for i, row in enumerate(rows) if row["model"] == first]
+    of_seeds = ("seed", "code", "directory", compared.value)
+    values = [
+        (row[shared], i, *of_seed)
+        for i, row in enumerate(rows)
+        for of_seed in zip(*(row[name] for name in of_seeds), strict=True)
+    ]
+    by_seed = pd.DataFrame(values, columns=[shared, "row", *of_seeds])
+    raw = differences(by_seed, compared.value, (shared, "row"), by_seed["row"].isin(baseline), note)
+    return {i: one for (_, i), one in holm(raw).items()}
 
 
 def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from harness.results.run_labels import display_name
 from harness.statistics import Difference, Spread
@@ -15,6 +15,32 @@ from harness.statistics import Difference, Spread
 Row = Mapping[str, Any]  # by name a value for all seeds, or a list with one for each; None where unknown
 OverSeeds = Callable[[Sequence[Any]], Any]
 Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
+Trainings = Sequence[Literal["coding", "final"]]
+
+
+class Compared(NamedTuple):
+    """Differences of a value between rows of a table.
+
+    Attributes:
+        value: a column of numbers of `Results.runs`.
+        by: "eraser" for differences to the control of the same model, "model" for those to the first finished model
+            under the same eraser.
+    """
+
+    value: str
+    by: Literal["eraser", "model"] = "eraser"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its numbers in CSV begin with."""
+        return self.value if self.by == "eraser" else f"{self.value}_{self.by}"
+
+    @property
+    def name(self) -> str:
+        """The name of the differences in rows, and of their column."""
+        return f"{self.prefix}_difference"
+
+
 _UNKNOWN = Difference(0.0, None, 1.0).record()
 
 
@@ -27,7 +53,11 @@ class Column:
         text: a function that returns the cell of a row.
         record: a function that returns what CSV has of a row; its first number orders the rows.
         meaning: a sentence for the notes; empty where the heading suffices.
-        name: what `--columns` calls it, and `Results.runs` where that has it; of several numbers, how theirs begin.
+        name: the argument of `--columns` that chooses the column. A column of `Results.runs` has the same name there;
+            CSV adds an ending where it has several numbers, such as `_mean` and `_std`.
+        trainings: the kinds of trainings that its number rests on: "coding", whose losses enter a codelength, and
+            "final", on the whole split. Remarks below a table say which of them learnt nothing.
+        compared: the differences that it shows, which `harness.results.arrange.with_differences` adds to rows.
     """
 
     heading: str
@@ -35,6 +65,8 @@ class Column:
     record: Callable[[Row], Record] = lambda _: {}
     meaning: str = ""
     name: str = ""
+    trainings: Trainings = ()
+    compared: Compared | None = None
 
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None where it is ordered by its text."""
@@ -55,7 +87,14 @@ def word(heading: str, name: str) -> Column:
 
 
 def numbers(
-    heading: str, form: str, over: Mapping[str, OverSeeds], meaning: str = "", name: str = "", scale: float = 1
+    heading: str,
+    form: str,
+    over: Mapping[str, OverSeeds],
+    meaning: str = "",
+    name: str = "",
+    scale: float = 1,
+    *,
+    trainings: Trainings = (),
 ) -> Column:
     """Return a column of numbers that are read together, `scale` times what CSV has; empty where one is unknown.
 
@@ -69,17 +108,26 @@ def numbers(
         shown = record(row).values()
         return "" if None in shown else form.format(*(scale * one for one in shown))
 
-    return Column(heading, text, record, meaning, name)
+    return Column(heading, text, record, meaning, name, trainings)
 
 
 def number(
-    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: OverSeeds = itemgetter(0)
+    heading: str,
+    name: str,
+    form: str,
+    meaning: str = "",
+    scale: float = 1,
+    over: OverSeeds = itemgetter(0),
+    *,
+    trainings: Trainings = (),
 ) -> Column:
     """Return a column of one number (`numbers`), of seeds that are alike unless `over` says what to make of them."""
-    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale)
+    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale, trainings=trainings)
 
 
-def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
+def spread(
+    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, *, trainings: Trainings = ()
+) -> Column:
     """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
 
     def text(row: Row) -> str:
@@ -90,17 +138,26 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
         over = Spread.of(known) if (known := values(row, name)) else None
         return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
 
-    return Column(heading, text, record, meaning, name)
+    return Column(heading, text, record, meaning, name, trainings)
 
 
-def difference(heading: str, column: str, meaning: str = "") -> Column:
-    """Return a column of differences to the control; in CSV, the fields of `harness.results.compare`."""
-    name, unknown = f"{column}_difference", dict.fromkeys(_UNKNOWN)
+def difference(
+    heading: str,
+    value: str,
+    meaning: str = "",
+    by: Literal["eraser", "model"] = "eraser",
+    *,
+    trainings: Trainings = (),
+) -> Column:
+    """Return a column of differences (`Compared`); in CSV, the fields of `harness.results.compare`."""
+    compared, unknown = Compared(value, by), dict.fromkeys(_UNKNOWN)
+    name = compared.name
 
     def record(row: Row) -> Record:
-        return {f"{column}_{key}": number for key, number in (row[name].record() if row[name] else unknown).items()}
+        numbers = row[name].record() if row[name] else unknown
+        return {f"{compared.prefix}_{key}": number for key, number in numbers.items()}
 
-    return Column(heading, lambda row: f"{row[name] or ''}", record, meaning, name)
+    return Column(heading, lambda row: f"{row[name] or ''}", record, meaning, name, trainings, compared)
 
 
 def csv_only(*names: str) -> Column:

@@ -5,18 +5,17 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.result import Result
 from harness.results.frames import pair_id
+from harness.results.read import StoredRun
 from harness.run_directory import RESULT, Run
 from harness.statistics import Difference, Spread, holm, paired_difference
 
-R = TypeVar("R", bound=Result)
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
 
 
@@ -67,25 +66,26 @@ def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return runs[[code == of_group for code, of_group in zip(runs["code"], newest[runs.index], strict=True)]]
 
 
-def control_beside(result: R) -> R | None:
+def control_beside(run: StoredRun) -> StoredRun | None:
     """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
 
     Its options may differ: the paper's procedure trains erased images at other rates. None if there is no control.
     """
-
-    def is_control(other: Result | None) -> bool:
-        if not (isinstance(other, type(result)) and {*other.seeds} == {*result.seeds}):
-            return False
-        data = (other.data, result.data) if other.data and result.data else (None, None)
-        changed = changed_code([*other.code.items()], [*result.code.items()])
-        return pair_id(other, data[0]) == pair_id(result, data[1]) and not changed
-
-    command, dataset, _, model, *_ = result.run_id.split("-")
-    found: list[Any] = []
-    for path in result.directory.parent.glob(f"{command}-{dataset}-control-{model}-*/{RESULT}"):
+    found: list[StoredRun] = []
+    for path in run.directory.parent.glob(f"{run.command}-*-control-*/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
-            found.append(Run(path.parent.parent, path.parent.name).result)
-    return max(filter(is_control, found), key=lambda one: one.timing.started, default=None)
+            if (result := Run(path.parent.parent, path.parent.name).result) is not None:
+                found.append(StoredRun.finished(result, path.parent))
+    return max((other for other in found if _is_control(other, run)), key=lambda one: one.started, default=None)
+
+
+def _is_control(other: StoredRun, run: StoredRun) -> bool:
+    """Return whether a finished run is a control that another is compared with."""
+    theirs, ours = other.result, run.result
+    if theirs is None or ours is None or theirs.named("eraser") != "control" or {*other.seeds} != {*run.seeds}:
+        return False
+    data = (other.data, run.data) if other.data and run.data else (None, None)
+    return pair_id(theirs, data[0]) == pair_id(ours, data[1]) and not changed_code(other.code, run.code)
 
 
 def compare(
@@ -128,21 +128,21 @@ def compare(
     if baseline is None and by == "model":
         raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
     baseline = baseline or "control"
-    pair, group = _PAIRED_BY[by]
+    equal, group = _PAIRED_BY[by]
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
-    measured = newest_code(measured, (pair, group)).drop_duplicates([pair, group, "seed"], keep="last").sort_index()
+    measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline
     if not is_baseline.any():
         missing = "select runs with those of their pair_id" if by == "eraser" else "choose a model that they have"
         raise ValueError(f"no run of {by}={baseline} here has {value}: {missing}")
-    if (measured[is_baseline].groupby(pair)[group].nunique() > 1).any():
+    if (measured[is_baseline].groupby(equal)[group].nunique() > 1).any():
         raise ValueError(
             f"baseline={baseline!r} is the name of several {by}s here: select one of them, or give them names, as in "
             'runs.assign(model=runs["model"] + runs["model.width"].astype(str))'
         )
-    raw = differences(measured, value, [pair, group], is_baseline, lambda _: None)
+    raw = differences(measured, value, [equal, group], is_baseline, lambda _: None)
     corrected, rows = holm(raw), []
-    for key, seeds in measured.groupby([pair, group], sort=False):
+    for key, seeds in measured.groupby([equal, group], sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
         numbers = {"seeds": len(seeds), "mean": values.mean, "std": values.std, **difference.record()}
         uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
@@ -159,7 +159,9 @@ def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
     return len(values) > len({eraser for eraser, _ in values})
 
 
-_PAIRED_BY = {  # columns that name what a group of seeds shares with its baseline, and the group
+# By what `compare` compares: the column in which compared runs are equal, and the column that tells them apart. Runs
+# under one eraser differ in `pair_id` where their models differ.
+_PAIRED_BY = {
     "eraser": ("pair_id", "eraser_id"),
     "model": ("model_pair_id", "pair_id"),
 }

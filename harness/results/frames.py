@@ -26,11 +26,11 @@ from harness.results.run_settings import as_text, comparable, flatten, setting
 RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
     "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label",
-    "total_bits", "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy",
-    "train_loss_bits", "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch",
-    "label_entropy_bits", "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained",
-    "f_si_nats", "si_nats", "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth", "largest_over_median",
-    "left_out_accuracy",
+    "total_bits", "calibrated_bits_per_label", "excess_bits", "area_bits", "published_units", "test_loss_bits",
+    "accuracy", "train_loss_bits", "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits",
+    "sharp_drop_epoch", "label_entropy_bits", "epochs", "best_epoch", "ended", "coding_on_plateau",
+    "final_on_plateau", "untrained", "f_si_nats", "si_nats", "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth",
+    "largest_over_median", "left_out_accuracy",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")

@@ -24,7 +24,7 @@ class StoredRun:
     """A run's directory and what it holds: a result, or the configuration of a run that has none.
 
     Attributes:
-        directory: where it is.
+        directory: where it was read, which need not be below the `runs_dir` of its configuration.
         config: its configuration.
         result: None while it has not finished.
         state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
@@ -76,9 +76,9 @@ class StoredRun:
         return curves
 
     @classmethod
-    def finished(cls, result: Result, directory: Path | None = None) -> "StoredRun":
-        """Return a finished run; `directory` is where its result was written unless it has moved."""
-        return cls(directory or result.directory, result.config, result)
+    def finished(cls, result: Result, directory: Path) -> "StoredRun":
+        """Return a finished run from its result and the directory where it was read."""
+        return cls(directory, result.config, result)
 
 
 def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:

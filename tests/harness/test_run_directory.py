@@ -16,6 +16,7 @@ from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
 from harness.results.columns import Row
+from harness.results.read import StoredRun
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
 from tests.made_up_runs import made_up
@@ -67,12 +68,12 @@ def test_curves_are_plain_csv(tmp_path: Path) -> None:
 def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
     run = Run(tmp_path, "x")
     run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
-    run.finish(made_up(config={**made_up().config, "runs_dir": str(tmp_path)}))
+    run.finish(made_up())
     result = run.result
     assert result is not None
 
     def entry() -> Row:
-        (only,) = arrange([result])[0].rows
+        (only,) = arrange([StoredRun.finished(result, run.directory)])[0].rows
         return only
 
     assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]

@@ -18,10 +18,10 @@ from harness.result import Result
 from harness.result_fields import SharpDrops
 from harness.results import compare, load
 from harness.results.arrange import Comparison, arrange, colours_of
-from harness.results.read import StoredRun, read_runs
+from harness.results.read import read_runs
 from mdl.codelength_report import COLUMNS, draw_learning_curves, draw_scaling, scaling_panels, table_of
 from mdl.result import MdlResult
-from tests.made_up_runs import edit_result, result_json, write_run, write_small_run
+from tests.made_up_runs import edit_result, result_json, stored, write_run, write_small_run
 from train.final_losses_report import measured
 
 
@@ -37,8 +37,8 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
-    (only,) = arrange(runs)
+def compared(results: Sequence[Result]) -> Comparison:
+    (only,) = arrange(stored(results))
     return only
 
 
@@ -94,7 +94,8 @@ def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_e
 def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path) -> None:
     control, _ = (write_run(tmp_path, dataset="digits", eraser=eraser) for eraser in ("control", "qleace"))
     (control.directory / "result.json").unlink()
-    table = table_of(compared(read_runs([tmp_path])))
+    (block,) = arrange(read_runs([tmp_path]))
+    table = table_of(block)
     unfinished, finished = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
     assert (unfinished["eraser"], unfinished["bits per label"]) == ("control", "")
     assert finished["bits per label"]
@@ -117,6 +118,23 @@ def test_a_sentence_says_which_numbers_rest_on_plateaus(tmp_path: Path) -> None:
     of_codes = table_of(compared(both), ["bits_per_label"]).caption()
     assert "on the whole split" not in of_codes
     assert "label entropy" not in table_of(compared(both[:1])).caption()
+
+
+def test_every_column_says_which_of_its_trainings_stayed_on_the_plateau(tmp_path: Path) -> None:
+    """A new column fails here until it says so (`Column.trainings`)."""
+    coding = {"bits_per_label", "bits_per_label_difference", "bits_per_label_model_difference", "compression",
+              "calibrated_bits_per_label", "area_bits", "published_units"}  # fmt: skip
+    both = {"excess_bits", "surplus_bits", "sample_complexity", "crossing"}
+    final = {"test_loss_bits", "test_loss_bits_difference", "accuracy", "sharp_drop_bits", "sharp_drop_epoch",
+             "train_loss_bits", "end_train_loss_bits"}  # fmt: skip
+    untrained = {"label_entropy_bits", "parameters", "certificate.train.edit_size"}
+    untrained |= {f"certificate.{of}.{kind}_gap" for of in ("train", "test") for kind in ("mean", "covariance")}
+    assert coding | both | final | untrained == {*COLUMNS}
+    runs = comparison(tmp_path)
+    for name in COLUMNS:
+        caption = table_of(runs, [name]).caption()
+        assert ("in 1 of 2 trainings the training loss stayed" in caption) == (name in coding | both), name
+        assert ("in 1 of 2 trainings on the whole split the training" in caption) == (name in final | both), name
 
 
 def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
@@ -180,7 +198,7 @@ def test_compression_and_differences_between_models_are_there_on_request(tmp_pat
     for eraser in ("control", "leace"):
         for model in ("lenet", "mlp"):
             write_run(tmp_path, dataset="digits", eraser=eraser, model=model, seeds=range(3))
-    runs = compared(read_runs([tmp_path]))
+    (runs,) = arrange(read_runs([tmp_path]))
     names = ("bits_per_label", "compression", "bits_per_label_model_difference")
     table = table_of(runs, names)
     assert list(table.headings)[2:] == ["bits per label", "compression", "Δ to first model", "seeds"]
@@ -201,7 +219,8 @@ def test_compression_and_differences_between_models_are_there_on_request(tmp_pat
 @pytest.mark.parametrize(("entropy", "said"), [(2.5, True), (3.32, False), (None, False)])
 def test_the_label_entropy_stands_beside_log2_k_where_they_differ(entropy, said: bool, tmp_path: Path) -> None:
     run = write_run(tmp_path, dataset="digits", eraser="control", label_entropy_bits=entropy)
-    caption = table_of(compared(read_runs([tmp_path]))).caption()
+    (block,) = arrange(read_runs([tmp_path]))
+    caption = table_of(block).caption()
     assert ("log2 k is 3.322 bits, the label entropy 2.500" in caption) == said
     assert load(run.directory).runs["label_entropy_bits"].isna().all() == (entropy is None)
 

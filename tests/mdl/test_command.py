@@ -160,14 +160,18 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
     assert any("loss/epoch" in row for row in logged.history)
 
 
-def test_a_single_run_is_compared_with_its_control_if_that_has_run(command) -> None:
+def test_a_single_run_is_compared_with_its_control_if_that_has_run(command, monkeypatch) -> None:
     tiny = [*TINY, "model=linear"]
     assert "no finished control run to compare with" in command(MDL, "eraser=leace", *tiny).out
     command(MDL, "eraser=control", *tiny)
     compared = command(MDL, "eraser=leace", *tiny)
     assert compared.code == 0
-    assert re.search(r"LEACE .* \+\d\.\d+ ± ", compared.out)
+    (difference,) = re.findall(r"LEACE .* (\+\d\.\d+ ± \S+)", compared.out)
     assert "no finished control" not in compared.out
+    Path("runs").rename("moved")
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert difference in command(MDL, "eraser=leace", *tiny, "runs_dir=../moved").out
 
 
 def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:

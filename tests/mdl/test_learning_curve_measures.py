@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mdl.learning_curve_measures import area_bits, sample_complexity, surplus_bits
+from mdl.learning_curve_measures import sample_complexity, surplus_bits
 from mdl.result import MdlResult
 from tests.made_up_runs import write_run
 
@@ -31,7 +31,8 @@ def test_sums_over_labels_are_those_of_the_formulas(result: MdlResult) -> None:
         for target in (0.0, 0.7, losses[-1], 9.0):
             exact = math.fsum(max(0.0, loss - target) for loss in losses)
             assert surplus_bits(result, s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
-        assert area_bits(result, s) == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
+        area = result.by_seed()["area_bits"][s]
+        assert area == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
 
 
 def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: MdlResult) -> None:

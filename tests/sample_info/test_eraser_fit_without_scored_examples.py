@@ -22,7 +22,7 @@ from sample_info.report.tables import tables_of
 from sample_info.result import InformationResult
 from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
-from tests.made_up_runs import write_information_run
+from tests.made_up_runs import stored, write_information_run
 from tests.sample_info import reference_dynamics
 
 QUICK = ["eraser=qleace", "model.width=64", "sample_info.training.steps=1000", "logger.mode=disabled"]
@@ -133,7 +133,7 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
 def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | None, said: str) -> None:
     result = write_information_run(tmp_path, "leace", eraser_fit=fit).result
     assert isinstance(result, InformationResult)
-    *_, summaries = tables_of(arrange([result]))
+    *_, summaries = tables_of(arrange(stored([result])))
     assert [row[3].endswith(said) for row in summaries.rows] == [True] * 4
 
 

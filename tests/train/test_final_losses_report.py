@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.results.arrange import arrange
-from tests.made_up_runs import write_run
+from harness.results.columns import difference
+from tests.made_up_runs import stored, write_run
 from train.final_losses_report import table_of
 from train.result import TrainResult
 
@@ -23,7 +24,7 @@ def results(tmp_path: Path) -> list[TrainResult]:
 
 
 def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[TrainResult]) -> None:
-    (frame,) = arrange(results)
+    (frame,) = arrange(stored(results))
     table = table_of(frame)
     assert list(table.headings) == [
         "model", "eraser", "test loss (bits)", "Δ of test loss", "accuracy (%)", "training loss", "entropy", "seeds",
@@ -32,8 +33,23 @@ def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[Trai
     assert not [name for name in table.records[0] if name.startswith("bits_per_label")]
 
 
+def test_a_column_may_have_differences_of_any_number(results: list[TrainResult]) -> None:
+    accuracies = ([0.5, 0.6], [0.3, 0.5])
+    changed = [
+        replace(one, final=replace(one.final, accuracy=accuracy))
+        for one, accuracy in zip(results, accuracies, strict=True)
+    ]
+    (frame,) = arrange(stored(changed))
+    column = difference("Δ of accuracy", "accuracy")
+    table = table_of(frame, ["accuracy_difference"], [column])
+    assert [row[2] for row in table.rows] == ["", "-0.150 ± 0.050"]  # -0.2 and -0.1
+    assert table.records[1]["accuracy_difference"] == pytest.approx(-0.15)
+    assert table.records[1]["accuracy_p_holm"] == pytest.approx(0.2048, abs=1e-4)  # t = 3, one degree of freedom
+    assert "± of Δ: standard error, paired by seed." in table.caption()
+
+
 def test_a_column_of_another_command_is_not_shown(results: list[TrainResult]) -> None:
-    (frame,) = arrange(results)
+    (frame,) = arrange(stored(results))
     assert list(table_of(frame, ["bits_per_label", "accuracy"]).headings) == [
         "model", "eraser", "accuracy (%)", "seeds",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from harness.results.arrange import arrange
 from harness.results.read import read_runs
 from mdl.codelength_report import table_of
 from mdl.result import MdlResult
-from tests.made_up_runs import write_run
+from tests.made_up_runs import stored, write_run
 
 
 def made(root: Path, eraser: str, train: dict, test: dict, **changes: object) -> MdlResult:
@@ -21,7 +21,7 @@ def made(root: Path, eraser: str, train: dict, test: dict, **changes: object) ->
 
 
 def caption(*results: Result) -> str:
-    (comparison,) = arrange(results)
+    (comparison,) = arrange(stored(results))
     return table_of(comparison).caption()
 
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.results.arrange import Comparison, arrange, colours_of
-from tests.made_up_runs import write_run
+from tests.made_up_runs import stored, write_run
 from train.final_losses_report import _epoch_axis, draw_loss_curves
 from train.result import TrainResult
 
@@ -20,7 +20,7 @@ def comparison(root: Path) -> Comparison:
         result = write_run(root, "train", dataset="digits", eraser=eraser, seeds=(0, 1)).result
         assert isinstance(result, TrainResult)
         results.append(replace(result, left_plateau=left))
-    (only,) = arrange(results)
+    (only,) = arrange(stored(results))
     return only
 
 

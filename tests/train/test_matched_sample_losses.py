@@ -11,9 +11,9 @@ import torch
 from erasure.dataset import LabelledImages
 from erasure.matched_samples import counterpart
 from erasure.store.checked_files import load_tensors, read_json
-from harness.result import read_result
 from harness.results import load
 from harness.results.arrange import arrange
+from harness.results.read import read_run
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
@@ -24,7 +24,6 @@ from train.epoch_trainer import EpochTrainer
 from train.learning_order_report import past_means_step, samples_of
 from train.matched_sample_losses import DATA, CounterpartCurves
 from train.prepared_training import WEIGHTS
-from train.result import TrainResult
 from train.settings import TrainSettings
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]
@@ -60,9 +59,7 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert set(frame["sample"]) == {DATA, "order1", "swap"}
     assert set(frame["seed"]) == {0, 1}
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
-    result = read_result(paths[1])
-    assert isinstance(result, TrainResult)
-    (entry,) = arrange([result])[0].rows
+    (entry,) = arrange([read_run(paths[1].parent)])[0].rows
     assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 

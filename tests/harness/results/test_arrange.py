@@ -8,6 +8,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
@@ -20,7 +21,7 @@ from harness.run_directory import Run
 from harness.statistics import Difference, holm, paired_difference
 from mdl.codelength_report import scaling_panels, table_of
 from mdl.result import MdlResult
-from tests.made_up_runs import edit_result, made_up, result_json, trained, write_run, write_small_run
+from tests.made_up_runs import edit_result, made_up, result_json, stored, trained, write_run, write_small_run
 from train.final_losses_report import measured
 
 
@@ -89,35 +90,37 @@ def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> No
 
 
 def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
-    (grid,) = arrange([result({"name": "leace"}), result(model={"name": "linear"}), result()])
+    (grid,) = arrange(stored([result({"name": "leace"}), result(model={"name": "linear"}), result()]))
     shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.rows]
     assert shown == [("linear", "control", True), ("mlp", "control", True), ("mlp", "leace", False)]
     assert {incomplete(entry) for entry in grid.rows} == {""}
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
-    (grid,) = arrange([result(model={"width": w}) for w in (16, 8)] + [result(model={"name": "linear", "width": 8})])
+    (grid,) = arrange(
+        stored([result(model={"width": w}) for w in (16, 8)] + [result(model={"name": "linear", "width": 8})])
+    )
     assert models_of(grid) == ["linear", "mlp (width=8)", "mlp (width=16)"]
-    (grid,) = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (15, 5))])
+    (grid,) = arrange(stored([result(), *(result({"name": "alf", "directions": d}) for d in (15, 5))]))
     assert erasers_of(grid) == ["control", "alf (directions=5)", "alf (directions=15)"]
 
 
 def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
-    grids = arrange([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
+    grids = arrange(stored([*runs, result(train=keys("train", "quick") | {"lr": 0.5})]))
     settings = ("train=default", "train=quick", "train=quick, train.lr=0.5")
     assert [grid.names.title for grid in grids] == [f"train: digits, {setting}" for setting in settings]
     assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
     assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
-    (grid,) = arrange(coded)  # but not those that differ in the code of the labels
+    (grid,) = arrange(stored(coded))  # but not those that differ in the code of the labels
     assert grid.rows[0]["setting"] == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
 def test_headings_are_written_as_people_write_them() -> None:
     def heading(**parts: dict) -> str:
-        return arrange([result(**parts)])[0].names.heading
+        return arrange(stored([result(**parts)]))[0].names.heading
 
     quick = {"train": keys("train", "quick")}
     assert heading(**quick) == "Digits, quick"
@@ -127,7 +130,7 @@ def test_headings_are_written_as_people_write_them() -> None:
 
 
 def test_equal_headings_have_the_options_that_tell_them_apart() -> None:
-    grids = arrange([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)])
+    grids = arrange(stored([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)]))
     headings = sorted(grid.names.heading for grid in grids)
     assert headings == ["Digits, quick: training (lr=0.25)", "Digits, quick: training (lr=0.5)"]
 
@@ -136,11 +139,11 @@ def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
     def arrays(path: str) -> Result:
         return result(dataset={"name": "arrays", "path": path})
 
-    first, second = arrange([arrays("a/x.npz"), arrays("b/x.npz")])
+    first, second = arrange(stored([arrays("a/x.npz"), arrays("b/x.npz")]))
     assert sorted(each.names.title for each in (first, second)) == [
         f"train: arrays (path={path}), train.lr=0.1" for path in ("a/x.npz", "b/x.npz")
     ]
-    first, second = arrange([arrays("a/x.npz"), arrays("b/y.npz")])
+    first, second = arrange(stored([arrays("a/x.npz"), arrays("b/y.npz")]))
     assert {str(each.rows[0]["dataset"]) for each in (first, second)} == {
         "arrays (path=x.npz)", "arrays (path=y.npz)",
     }  # fmt: skip
@@ -150,12 +153,12 @@ def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_t
     def folder(root: str) -> Result:
         return result(dataset={"name": "image_folder", "root": root, "size": 16})
 
-    (one,) = arrange([folder("data/cifar10"), folder("/elsewhere/cifar10")])
+    (one,) = arrange(stored([folder("data/cifar10"), folder("/elsewhere/cifar10")]))
     assert one.names.title == "train: image folder (root=cifar10), train.lr=0.1"
-    both = arrange([folder("data/cifar10"), folder("data/cifar10-again")])
+    both = arrange(stored([folder("data/cifar10"), folder("data/cifar10-again")]))
     names = [str(each.rows[0]["dataset"]) for each in both]
     assert names == ["image_folder (root=cifar10)", "image_folder (root=cifar10-again)"]
-    (digits,) = arrange([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")])
+    (digits,) = arrange(stored([result(dataset={"name": "digits", "root": root}) for root in ("data", "elsewhere")]))
     assert str(digits.rows[0]["dataset"]) == "digits"  # whose name says what it is
 
 
@@ -165,7 +168,7 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
         for version in (1, 2)
     )
     for both in ([older, newer], [newer, older]):
-        (entry,) = arrange(both)[0].finished
+        (entry,) = arrange(stored(both))[0].finished
         assert entry["run_id"] == ["run-2"]
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
@@ -249,7 +252,7 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
 
 
 def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
-    entries = arrange([trained(), trained("leace"), trained("leace", width=9)])[0].rows
+    entries = arrange(stored([trained(), trained("leace"), trained("leace", width=9)]))[0].rows
     compared = [
         (str(entry["model"]), str(entry["eraser"]))
         for entry in entries
@@ -262,7 +265,7 @@ def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> N
 def test_what_stands_in_one_table_is_corrected_together() -> None:
     runs = [trained(losses=[1.0, 2.0, 3.0]), trained("leace", [1.5, 2.4, 3.6]), trained("qleace", [1.4, 2.5, 3.4])]
     alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
-    differences = [entry["test_loss_bits_difference"] for entry in arrange(runs)[0].rows]
+    differences = [entry["test_loss_bits_difference"] for entry in arrange(stored(runs))[0].rows]
     assert differences == [None, *holm(dict(enumerate(alone))).values()]
 
 
@@ -283,7 +286,8 @@ def code_result(finals, test_bits=None) -> MdlResult:
 
 
 def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Row]:
-    _, entry = measured(arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})])[0])
+    erased = replace(erased, config={**erased.config, "eraser": {"name": "leace"}})
+    _, entry = measured(arrange(stored([control, erased]))[0])
     return entry["test_loss_bits_difference"], entry
 
 
@@ -305,8 +309,8 @@ def test_backfire_is_significant_and_paired() -> None:
     assert alike["crossing_size"] is None  # one training on everything has no sizes
 
 
-def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
-    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
+def test_the_analysis_is_in_results_and_tables(command, tmp_path, monkeypatch) -> None:
+    """A small sweep of both commands: result.json, the terminal's table, table.csv, also in a folder that has moved."""
     from erasure.store.checked_files import read_json
     from mdl.__main__ import COMMAND as MDL
     from train.__main__ import COMMAND as TRAIN
@@ -330,3 +334,22 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     assert 0 <= float(leace["test_loss_bits_p_holm"]) <= 1
     assert (leace["test_loss_bits_backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0
+
+    lengths: list[list[int]] = []  # of the curves of each figure
+
+    def keep(figure: Figure, *_: object, **__: object) -> None:
+        lengths.append([len(np.atleast_1d(line.get_xdata())) for line in figure.axes[0].lines])
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    (table,) = (tmp_path / "runs/sweeps").glob("train-*/table.csv")
+    before = table.read_text()
+    (table.parent / "loss_curves.png").unlink()
+    command(TRAIN, *quick, "logger.mode=disabled")
+    assert max(lengths[0]) == 5  # the epochs 0 to 4
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert command(TRAIN, *quick, "logger.mode=disabled", "runs_dir=../moved").code == 0
+    (moved,) = (tmp_path / "moved/sweeps").glob("train-*/table.csv")
+    assert moved.read_text() == before
+    assert lengths[-1] == lengths[0]

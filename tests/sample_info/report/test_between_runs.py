@@ -10,7 +10,7 @@ from torch import Tensor
 from harness.example_bits import ExampleTensors
 from harness.results.arrange import arrange
 from sample_info.report.between_runs import between_erasers, between_networks, movement
-from tests.made_up_runs import made_up
+from tests.made_up_runs import made_up, stored
 
 F_SI = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
@@ -55,9 +55,10 @@ def agreement_of(
     *results: Any, note: Callable[[str], object] = pytest.fail, max_runs: int = 30
 ) -> dict[str, dict[tuple[str, str], float]]:
     """Return correlations by eraser and by pairs of runs."""
-    stored = {result.run_id: scores for result, scores in results}
+    scores_by_run = {result.run_id: scores for result, scores in results}
     by_eraser = {}
-    for row in between_networks(arrange([result for result, _ in results]), stored, note, max_runs=max_runs):
+    comparisons = arrange(stored(result for result, _ in results))
+    for row in between_networks(comparisons, scores_by_run, note, max_runs=max_runs):
         of_eraser = by_eraser.setdefault(str(row["eraser"]), {})
         of_eraser[str(row["run"]), str(row["another_run"])] = row["pearson"]
     return by_eraser
@@ -108,5 +109,5 @@ def test_movement_by_hand() -> None:
 
 def test_scores_of_other_examples_are_not_compared() -> None:
     runs = [finished(0, F_SI, index, eraser) for eraser, index in (("control", [0, 1, 2]), ("leace", [0, 1, 3]))]
-    stored = {one.run_id: scores for one, scores in runs}
-    assert between_erasers(arrange([one for one, _ in runs]), stored) == []
+    scores_by_run = {one.run_id: scores for one, scores in runs}
+    assert between_erasers(arrange(stored(one for one, _ in runs)), scores_by_run) == []

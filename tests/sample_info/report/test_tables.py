@@ -11,7 +11,7 @@ from harness.results.read import read_runs
 from sample_info.__main__ import headline
 from sample_info.report.tables import accuracy_of, tables_of, trials
 from sample_info.result import InformationResult, SummaryCurves
-from tests.made_up_runs import write_information_run
+from tests.made_up_runs import stored, write_information_run
 
 
 def result(root: Path, seeds: tuple[int, ...]) -> InformationResult:
@@ -27,16 +27,18 @@ def test_a_score_is_compared_with_the_median_unless_that_is_zero(tmp_path: Path)
     silent = [replace(one, median_nats=0.0, share_of_top_tenth=None) for one in scored.information["f_si_nats"]]
     compared = [scored, replace(scored, information={**scored.information, "f_si_nats": silent})]
     for one, shown in zip(compared, (["40%", "18"], ["0%", ""]), strict=True):
-        table = tables_of(arrange([one]))[0]
+        table = tables_of(arrange(stored([one])))[0]
         row = dict(zip(table.headings, table.rows[0], strict=True))
         assert [row["top tenth"], row.get("largest / median", "")] == shown
 
 
 def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:
-    runs, *_ = tables_of(arrange([result(tmp_path / "two", (0, 1))]))
+    runs, *_ = tables_of(arrange(stored([result(tmp_path / "two", (0, 1))])))
     assert "±: standard deviation over 2 seeds." in runs.caption()
     assert dict(zip(runs.headings, runs.rows[0], strict=True))["largest / median"] == "18"
-    *single, _ = tables_of(arrange([result(tmp_path / "one", (0,))]))  # the last, summaries, are over draws, too
+    *single, _ = tables_of(
+        arrange(stored([result(tmp_path / "one", (0,))]))
+    )  # the last, summaries, are over draws, too
     assert not any("±" in table.caption() or "±" in table.markdown() for table in single)
 
 
@@ -44,7 +46,7 @@ def shown(root: Path, kind: str, **changes: Any) -> dict[str, str]:
     """The first row of a table of a run of two seeds."""
     scored = write_information_run(root, **changes).result
     assert isinstance(scored, InformationResult)
-    (table,) = [table for table in tables_of(arrange([scored])) if table.name == f"sample-info-{kind}"]
+    (table,) = [table for table in tables_of(arrange(stored([scored]))) if table.name == f"sample-info-{kind}"]
     return dict(zip(table.headings, table.rows[0], strict=True))
 
 
