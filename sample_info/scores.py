@@ -129,7 +129,7 @@ def unique_information(
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
     single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
-    single |= {"memory_gib": memory_gib}
+    single |= {"memory_gib": memory_gib, "classes": "all"}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}

@@ -266,13 +266,15 @@ def _save_scores(directory: Path, eraser: str, seeds: int, subset_seed: int) -> 
     base = torch.randn(_EXAMPLES, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
     noise = torch.randn(seeds, _EXAMPLES, generator=generator, dtype=torch.float64)
     f_si = 1e-5 * _INFORMATION_KEPT[eraser] * (base + 0.5 * noise).exp()
+    si = 100 * f_si
     index, labels = torch.arange(_EXAMPLES) + _EXAMPLES * subset_seed, torch.arange(_EXAMPLES) % 10
     about = {"index": index, "label": labels, "given_label": labels.clone()}
     images = {"thumbnails": torch.arange(20 * 64).view(20, 1, 8, 8).byte(), "thumbnail_index": index[:20].clone()}
-    tensors = about | {"f_si_nats": f_si, "si_nats": 100 * f_si} | images
+    tensors = about | {"f_si_nats": f_si, "si_nats": si} | images
     save_tensors(directory / "scores.safetensors", tensors, {"seeds": list(range(seeds))})
-    rows = [f"{s},{i},row {i},{i % 10},{i % 10},{i % 10},{f_si[s, i]}\n" for s in range(seeds) for i in range(20)]
-    (directory / "scores.csv").write_text("".join(["seed,index,name,label,given_label,class,f_si_nats\n", *rows]))
+    rows = [f"{s},{i},row {i},{i % 10},{i % 10},{i % 10},1,{si[s, i]}\n" for s in range(seeds) for i in range(20)]
+    header = "seed,index,name,label,given_label,class,left_out_correct,si_nats\n"
+    (directory / "scores.csv").write_text("".join([header, *rows]))
 
 
 def trained(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:

@@ -15,6 +15,7 @@ from erasure.store.checked_files import save_tensors
 from harness.logger import Logger
 from harness.results.table import csv_cell
 from sample_info.data_summarization import Curve
+from sample_info.report.suspicious_examples import by_suspicion
 from sample_info.report.thumbnails import thumbnails
 from sample_info.result import Attribution, Information
 from sample_info.scored_examples import Examples
@@ -63,7 +64,8 @@ def save_scores(
         about["group"] = examples.groups.of
         metadata["group_names"] = list(examples.groups.names)
     means = {name: tensors[name].mean(0) for name in scored[0].scores.nats}
-    images = thumbnails(examples, means["f_si_nats"])
+    order = by_suspicion((tensors["left_out_correct"] == 0).sum(0), means["si_nats"])
+    images = thumbnails(examples, torch.from_numpy(order))
     save_tensors(directory / "scores.safetensors", {**about, **tensors, **images}, metadata)
     frame = pd.concat([_frame(examples, one) for one in scored])
     write_text(directory / "scores.csv", frame.to_csv(index=False))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from erasure.store.regular_files import regular
 from harness.results.arrange import Comparison
@@ -18,16 +19,18 @@ _PRINTED = 10
 _MAX_RUNS = 30  # with a table of their examples
 _LARGEST_BYTES = 2**28
 _COLUMNS_READ = {
-    **dict.fromkeys(("index", "label", "given_label", "left_out_label"), "int64"),
+    **dict.fromkeys(("index", "label", "given_label", "left_out_correct", "left_out_label"), "int64"),
     **dict.fromkeys(("name", "class"), "str"),
-    "f_si_nats": "float64",
+    "si_nats": "float64",
 }
-_REQUIRED = ("index", "label", "given_label", "class", "f_si_nats")  # columns that runs of every version have
+_REQUIRED = ("index", "label", "given_label", "class", "left_out_correct", "si_nats")  # older runs lack the others
 _NOTE = (
-    "F-SI: what the example tells the network that the others do not, mean over seeds. Label: as the network was given "
-    "it. Predicted: by most of the networks that were trained without the example. All examples: scores.csv."
+    "Order: first the examples whose label the network contradicts when trained without them, with several seeds those "
+    "that the most networks contradict; then by SI, what the example tells the weights that the others do not, mean "
+    "over seeds. Label: as the network was given it. Predicted: by most of the networks that were trained without the "
+    "example. All examples: scores.csv."
 )
-_REMARK = "Wrong labels score high, and so do rare examples."
+_REMARK = "Wrong labels come first, and so do rare examples."
 
 
 def _text(heading: str, name: str) -> Column:
@@ -39,12 +42,13 @@ _COLUMNS = (
     _text("name", "name"),
     _text("label", "label"),
     _text("predicted", "predicted"),
-    number("F-SI (nats)", "f_si_nats", ".2e"),
+    _text("contradicted by", "contradicted_by"),  # empty with one seed: `predicted` says it
+    number("SI (nats)", "si_nats", ".2e"),
 )
 
 
 def suspicious_examples(comparisons: Sequence[Comparison], note: Note, most: int = _PRINTED) -> dict[str, Table]:
-    """Tabulate the examples with the largest F-SI, as wrong labels score high (Harutyunyan et al. 2021, figure 2b).
+    """Tabulate the examples whose labels are most likely to be wrong, ordered by `by_suspicion`.
 
     Args:
         comparisons: finished runs, whose directories have scores.csv.
@@ -88,19 +92,32 @@ def _read_scores(run: StoredRun) -> pd.DataFrame:
         raise ValueError(f"it lacks the column {missing[0]}")
     if scores.empty:
         raise ValueError("it has no examples")
-    if not np.isfinite(scores["f_si_nats"]).all():
-        raise ValueError("f_si_nats has values that are not finite")
+    if not np.isfinite(scores["si_nats"]).all():
+        raise ValueError("si_nats has values that are not finite")
     return scores
 
 
+def by_suspicion(contradictions: ArrayLike, si_nats: ArrayLike) -> np.ndarray:
+    """Return the positions of examples, those first whose labels are most likely to be wrong.
+
+    Args:
+        contradictions: number of networks, trained without the example, that predict another label for it, [n].
+        si_nats: mean SI over seeds, [n]; it orders examples with as many contradictions. Wrong labels score high
+            (Harutyunyan et al. 2021, figure 2b).
+    """
+    return np.lexsort((-np.asarray(si_nats), -np.asarray(contradictions)))
+
+
 def most_suspicious(scores: pd.DataFrame, most: int) -> list[dict[str, Any]]:
-    """Return a row for each of the examples with the largest mean F-SI over seeds, the largest first."""
+    """Return a row for each of the first examples by `by_suspicion`."""
     class_names = dict(zip(scores["label"], scores["class"], strict=True))
-    means = scores.groupby("index")["f_si_nats"].mean().nlargest(most)
+    examples = scores.assign(contradicted=scores["left_out_correct"] == 0).groupby("index")
+    contradictions, si_nats = examples["contradicted"].sum(), examples["si_nats"].mean()
     rows = []
-    for rank, (index, nats) in enumerate(means.items(), 1):
+    for rank, index in enumerate(si_nats.index[by_suspicion(contradictions, si_nats)[:most]].tolist(), 1):
         example = scores[scores["index"] == index]
-        row: dict[str, Any] = {"rank": rank, "index": index, "f_si_nats": float(nats), "predicted": ""}
+        row: dict[str, Any] = {"rank": rank, "index": index, "si_nats": float(si_nats[index]), "predicted": ""}
+        row["contradicted_by"] = f"{contradictions[index]} of {len(example)}" if len(example) > 1 else ""
         given = example["given_label"].iloc[0]
         row["label"] = one_line(class_names.get(given, str(given)))
         row["name"] = one_line(example["name"].iloc[0]) if "name" in example else f"row {index}"  # older runs lack it

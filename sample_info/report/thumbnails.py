@@ -1,4 +1,4 @@
-"""Small images of a run's most informative examples, stored with its scores and shown by reports."""
+"""Small images of a run's most suspicious examples, stored with its scores and shown by reports."""
 
 import base64
 import io
@@ -19,15 +19,15 @@ _SIDE = 64  # pixels at most
 _LARGEST_BYTES = 2**30
 
 
-def thumbnails(examples: Examples, scores: Tensor) -> dict[str, Tensor]:
-    """Return small images of the examples with the largest scores [n], as the network saw them; none of vectors.
+def thumbnails(examples: Examples, order: Tensor) -> dict[str, Tensor]:
+    """Return small images of the first examples of an order [n], as the network saw them; none of vectors.
 
     Returns:
         `thumbnails`, [m, 1 or 3, H, W] uint8, and `thumbnail_index`, [m], the positions in the training split.
     """
     if examples.x[0, 0].numel() == 1:
         return {}
-    chosen = scores.argsort(descending=True)[:SHOWN]
+    chosen = order[:SHOWN]
     images = (
         examples.dataset.pixels(examples.stored(examples.x[chosen.to(examples.x.device)]).cpu()).float().clamp(0, 1)
     )

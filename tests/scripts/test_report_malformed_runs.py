@@ -134,7 +134,7 @@ def pieces(odd: Odd, key: str, **changes: Any) -> None:
 
 INFINITE = "n,seed,epoch,train_loss_bits,validation_loss_bits\n48976,{0},inf,1,1e308\n"
 LINES = "n,seed,epoch,train_loss_bits,validation_loss_bits\n" + "".join(f"48976,{i},0,,1\n" for i in range(50_000))
-EXAMPLE = "index,name,label,given_label,class,f_si_nats\n0,../../outside/secret.png,0,0,<script>,1\n"
+EXAMPLE = "index,name,label,given_label,class,left_out_correct,si_nats\n0,../../outside/secret.png,0,0,<script>,1,1\n"
 NOT_READ = "which is not read"
 
 # what is planted, and a word of what is said of it; nothing is said of what can be shown

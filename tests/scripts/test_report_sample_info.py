@@ -65,7 +65,7 @@ def test_real_runs_of_the_command_are_shown_as_the_command_shows_them(command, t
     assert [row["eraser"] for row in runs] == ["control", "LEACE"]
     assert [row["rank"] for row in suspicious] == [str(rank) for rank in range(1, 21)]
     printed = next(line for line in lines if line.startswith("| 1 | row"))
-    assert all(suspicious[0][name] in printed for name in ("name", "label", "predicted", "F-SI (nats)"))
+    assert all(suspicious[0][name] in printed for name in ("name", "label", "predicted", "SI (nats)"))
     assert (movement[0]["from"], movement[0]["to"]) == ("control", "LEACE")
     page = (out / "index.html").read_text()
     assert "&#34;examples&#34;: 60" in page  # the configuration of each run
