@@ -61,7 +61,12 @@ def test_limits_themselves_and_what_trains_nothing_are_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("dataset", "chosen", "classes"),
-    [("digits", "null", [4, 9]), ("cifar10", "null", "all"), ("image_folder", "[0,2]", [0, 2]), ("digits", "all", "all")],
+    [
+        ("digits", "null", [4, 9]),
+        ("cifar10", "null", "all"),
+        ("image_folder", "[0,2]", [0, 2]),
+        ("digits", "all", "all"),
+    ],
 )
 def test_two_digits_are_scored_by_default_and_all_classes_of_other_datasets(
     dataset: str, chosen: str, classes: list[int] | str
