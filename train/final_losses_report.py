@@ -53,8 +53,8 @@ _KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a r
 }
 _HAPPENED = {
     "never_improved": "the untrained network was scored, as the validation loss never improved",
-    "on_plateau": "the training loss stayed at the label entropy until training stopped: the number does not say what "
-    "the network can learn",
+    "on_plateau": "the training loss stayed at the label entropy until training stopped: nothing is left for the "
+    "network to learn, or it stopped too soon",
 }
 _EQUAL = 0.01  # gap of moments, relative to the data's, up to which an eraser has made them equal
 _DETECTED = 2  # z-score above which an order counts as there (docs/orders.md)
@@ -233,7 +233,8 @@ def _few_examples_notes(rows: Sequence[Row]) -> list[str]:
         remedy = "smaller images (dataset.size) or more" if "size" in result.config["dataset"] else "more"
         if result.dim is not None:  # older results lack it
             said = few_examples(train.n, result.smallest_class, result.dim, _erased_order(train))
-            notes |= {f"Few examples: {said}; take {remedy} of them.": None} if said else {}
+            effect = "Differences to the control show this rather than what erasing costs"
+            notes |= {f"Few examples: {said}. {effect}; take {remedy} of them.": None} if said else {}
     return [*notes]
 
 
