@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import inspect
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, keyword_only
@@ -54,20 +55,33 @@ def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
 
     def is_left_out(override: str) -> bool:
         group, _, option = override.partition("=")[0].partition(".")
-        return group in TARGETS and any(option in left_out_options(group, choice) for choice in selected[group])
+        with contextlib.suppress(ConfigError):  # a class that cannot be imported: refused later
+            return group in TARGETS and any(option in left_out_options(group, choice) for choice in selected[group])
+        return False
 
     return [f"++{override}" if is_left_out(override) else override for override in overrides]
 
 
-def left_out_options(group: str, choice: str) -> list[str]:
-    """Return the options of the class that a user's YAML file names, without those that the file lists."""
-    # there may be no such file or class: refused later
-    with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, KeyError, AssertionError):
-        if file_of(group, choice).is_relative_to(CONF):
-            return []  # our files list all options
+def left_out_options(group: str, choice: str) -> dict[str, Any]:
+    """Return the options of the class that a user's YAML file names, without those that the file lists.
+
+    Returns:
+        Defaults by option; "???" where a value must be set.
+
+    Raises:
+        ConfigError: the class cannot be imported, or has an option without a type.
+    """
+    if file_of(group, choice).is_relative_to(CONF):
+        return {}  # our files list all options
+    try:
         listed = keys(group, choice)
-        return [option for option in keyword_only(target_of(group, listed).schema) if option not in listed]
-    return []
+        target = target_of(group, listed)
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, KeyError, AssertionError):
+        return {}  # no such file, or it names no class: refused later
+    optional = getattr(target.resolve(), "optional", ())
+    arguments = inspect.signature(target.schema).parameters
+    options = [option for option in keyword_only(target.schema) if option not in listed]
+    return {option: arguments[option].default if option in optional else MISSING for option in options}
 
 
 def typed_overrides(overrides: Any) -> list[str]:

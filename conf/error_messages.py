@@ -51,6 +51,12 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing[1], command, overrides)
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
+    if present := re.search(r"^Could not append to config\. An item is already at '([^']*)'", text):
+        key = present[1]
+        word = next((word for word in overrides if word.startswith(f"+{key}=")), f"+{key}=VALUE")
+        return f"{word}: {key} is there already: leave out the +, {word.removeprefix('+')}"
+    if absent := re.search(r"^Could not delete from config\. '([^']*)' does not exist", text):
+        return f"~{absent[1]}: {_no_such_key(absent[1], command, overrides)}"
     if "Config group override must be" in text:
         return _no_choice(overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
@@ -193,7 +199,10 @@ def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(command)])
     for choice in selected[group]:
-        options: object = keys(group, choice) | dict.fromkeys(left_out_options(group, choice))
+        try:
+            options: object = keys(group, choice) | left_out_options(group, choice)
+        except ConfigError as error:  # of a class that cannot be imported, which may well have this option
+            return str(error)
         for depth, part in enumerate(parts := name.split(".")):
             if not isinstance(options, dict):
                 break

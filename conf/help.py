@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conf.check import ConfigError, unknown_key
-from conf.groups import CONF, choices, chosen, file_of, look_in
+from conf.compose import left_out_options, override_value
+from conf.groups import CONF, choices, chosen, file_of, keys, look_in
+from conf.target_class import TARGETS
 
 _HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
 _WIDTH, _COMMENTS = 118, 38  # columns of a line, and where comments begin
@@ -66,7 +68,17 @@ def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
 
 
 def _option_lines(group: str, choice: str) -> list[str]:
-    return [_aligned(f"  {group.replace('/', '.')}.{line}") for line in _options(group, choice)]
+    lines = _options(group, choice) + (_left_out_lines(group, choice) if group in TARGETS else [])
+    return [_aligned(f"  {group.replace('/', '.')}.{line}") for line in lines]
+
+
+def _left_out_lines(group: str, choice: str) -> list[str]:
+    """Return lines `key: default  # of CLASS` for the options of a user's class that its YAML file leaves out."""
+    try:
+        left_out = left_out_options(group, choice)
+    except ConfigError as error:
+        return [f"*: unknown, as {error}"]
+    return [f"{key}: {override_value(left_out[key])} # of {keys(group, choice)['_target_']}" for key in left_out]
 
 
 def _aligned(line: str) -> str:

@@ -18,7 +18,9 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
+from matplotlib.ticker import AutoLocator, MaxNLocator
 from torch import Tensor
 
 from conf.terminal import printable
@@ -81,6 +83,8 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     """
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every glyph that it keeps
     figure.set_dpi(dpi)
+    for ax in figure.axes:
+        _count_in_whole_numbers(ax)
     figure.draw_without_rendering()  # arranges it, once for both files
     figure.set_layout_engine(None)
     for ax in figure.axes:
@@ -256,6 +260,13 @@ def _move_names_apart(ax: Axes) -> None:
     placed = np.clip(level, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
     for i, y in zip(order, placed, strict=True):
         names[i].xyann = (1.03, float(y))
+
+
+def _count_in_whole_numbers(ax: Axes) -> None:
+    """Leave out ticks between whole numbers where every bar ends at one, as in a histogram, whose bars count."""
+    ends = [float(bar.get_y() + bar.get_height()) for bar in ax.patches if isinstance(bar, Rectangle)]
+    if ends and all(end.is_integer() for end in ends) and isinstance(ax.yaxis.get_major_locator(), AutoLocator):
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _thin_ticks(ax: Axes) -> None:

@@ -1,5 +1,6 @@
 """`codelength`: how many bits the labels y cost, given x, in a prequential code by networks, classifiers or kernels."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
 _PROBABILITY_ROUNDING = 1e-3  # of the sum of an example's probabilities
+_warn_once_of_few = functools.cache(warn_of_few)  # a notebook makes many calls with data of one size
 _LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
 
 
@@ -262,8 +264,9 @@ def codelength(
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
+            stops_itself = validation is None and code == "blocks"
             instead = ", or pass validation=(x, y), which stops trainings in place of a tenth of each prefix"
-            warn_of_few(sizes, k, f"take more examples{instead if validation is None and code == 'blocks' else ''}")
+            _warn_once_of_few(tuple(sizes), k, f"take more examples{instead if stops_itself else ''}")
             precision = getattr(torch, trained.precision)
             ensemble = Ensemble(built.to(where), precision, eval_batch_size=trained.eval_batch_size)
             stack = choose(ensemble, len(seeds), data["train"], trained).stack

@@ -54,8 +54,10 @@ class AnyModule(Classifier):
             with _seeded(torch.Generator().manual_seed(0)):
                 made = copy.deepcopy(network) if self._make is None else self._make()
         except TypeError as error:
-            named = ", ".join(self._make.keywords if self._make else ())
-            how, remedy = (f"with {named}", "correct them") if options else ("without arguments", "wrap it in a lambda")
+            passed = self._make.keywords if self._make else {}
+            named = ", ".join(f"{name}={value!r}" for name, value in passed.items())
+            correct = "correct them, and annotate its arguments, e.g. width: int, to have their values checked"
+            how, remedy = (f"with {named}", correct) if options else ("without arguments", "wrap it in a lambda")
             raise self._refused(f"it cannot be called {how} ({error})", remedy) from error
         if not isinstance(made, nn.Module):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")

@@ -78,6 +78,8 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, those drawn here also as PDF")
+    if others := not_of_this_report(out, written, figures):
+        print(f"others:  {others}: an earlier report's? delete them, or take another folder with --out")
     if team:
         from scripts.wandb_workspace import save_workspace
 
@@ -138,6 +140,15 @@ def draw_figures(
         left_out = len(figures) - MAX_FIGURES
         note(f"{left_out:,} of {len(figures):,} figures left out; report on fewer runs for these")
     return files
+
+
+def not_of_this_report(out: Path, written: Sequence[Path], figures: Files) -> str:
+    """Say how many files lie beside this report's tables and figures; empty if there are none."""
+    drawn = [out / path for of_table in figures.values() for _, path in of_table]
+    ours = {*written, *drawn, *(path.with_suffix(".pdf") for path in drawn if path.suffix == ".svg")}
+    counts = {name: len({*(out / name).glob("*")} - ours) for name in ("tables", "figures")}
+    said = [f"{count:,} in {out / name}" for name, count in counts.items() if count]
+    return f"files that are not of this report, {' and '.join(said)}" if said else ""
 
 
 def write_page(

@@ -92,7 +92,7 @@ def draw(rows: Rows, path: Path) -> None:
             for j, (eraser, (name, colour)) in enumerate(_BARS.items()):
                 losses, y = [loss for loss, _ in row[eraser]], 4 * i + j
                 ax.barh(y, mean := sum(losses) / len(losses), color=colour, height=0.85)
-                ax.text(mean + 0.02, y, f"{name}: {mean:.2f} ({seeds_text(len(losses))})", va="center", fontsize=9)
+                ax.text(mean + 0.02, y, f"{name}: {mean:.3f} ({seeds_text(len(losses))})", va="center", fontsize=9)
         ax.set_yticks([4 * i + 1 for i in range(len(largest))], [display_name(model) for model in largest])
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()

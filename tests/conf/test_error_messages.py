@@ -33,6 +33,11 @@ CASES = {
         ["+model.widht=64"],
         "unknown key model.widht: did you mean width? choose from activation, depth,",
     ),
+    "option with a needless +": (
+        ["+model.width=32"],
+        "+model.width=32: model.width is there already: leave out the +, model.width=32",
+    ),
+    "deleted option that is mistyped": (["~model.widht"], "~model.widht: unknown model=mlp option widht: did you mean"),
     "mistyped choice": (
         ["eraser=laece"],
         "unknown eraser=laece: did you mean leace? choose from alf_qleace, control",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,19 @@ def test_an_option_that_a_yaml_file_of_theirs_leaves_out_is_known(command, writt
     assert [(model.name, model.width) for model in jobs] == [("mlp", 8), ("mlp", 16), ("net", 8), ("net", 16)]
     alone = composed("mdl", ["model=net"], MdlConfig)
     assert "width" not in alone.model
+    shown = command(MDL, "--config-dir=theirs", "model=net", "--help").out
+    assert re.search(r"\n  model.width: 32 +# of mine.Mine\n", shown)
+
+
+def test_a_class_of_theirs_that_cannot_be_imported_is_named_before_its_options(command, tmp_path: Path) -> None:
+    (tmp_path / "theirs/model").mkdir(parents=True)
+    (tmp_path / "theirs/model/net.yaml").write_text("name: net\n_target_: my_nets.Net\n")
+    reason = "cannot be imported (No module named 'my_nets'; add the folder that holds it to PYTHONPATH)"
+    refused = command(MDL, "--config-dir=theirs", "model=net", "model.width=64")
+    assert (refused.code, refused.err) == (2, f"_target_=my_nets.Net: {reason}\n")
+    shown = command(MDL, "--config-dir=theirs", "model=net", "--help")
+    assert shown.code == 0
+    assert f"  model.*: unknown, as _target_=my_nets.Net: {reason}\n" in shown.out
 
 
 def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None:

@@ -128,6 +128,16 @@ def test_ticks_with_room_all_stay(tmp_path: Path) -> None:
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.parametrize(("heights", "whole"), [([1, 2, 2], True), ([1, 2, 1.5], False)])
+def test_an_axis_that_counts_has_no_ticks_between_whole_numbers(
+    heights: list[float], whole: bool, tmp_path: Path
+) -> None:
+    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
+        ax = figure.add_subplot()
+        ax.hist([0, 1, 2], weights=heights, bins=3)
+    assert all(float(tick).is_integer() for tick in ax.get_yticks()) is whole
+
+
 def test_a_note_stands_under_all_panels(tmp_path: Path) -> None:
     with figure_of_panels(tmp_path / "figure.svg", 2) as (figure, axes):
         for ax in axes:

@@ -75,7 +75,10 @@ def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> N
         (section("Net", num_classes=3), "num_classes"),
         (section("needs", width=3, part=1), "torch.nn.modules.module.Module.*: give options types that YAML has"),
         (section("fixed"), "width"),
-        (section("fixed", width="x"), r"model=fixed: it cannot be called with width, num_classes \(.*: correct them"),
+        (
+            section("fixed", width="x"),
+            r"model=fixed: it cannot be called with width='x', num_classes=2 .*: correct them",
+        ),
         (section("fixed", width=3), r"model=fixed: it fails on examples \[3, 5\]"),
     ],
 )
