@@ -18,6 +18,7 @@ from torch import Tensor
 
 from conf import Options
 from conf.command_process import make_folder
+from conf.groups import preset
 from conf.run_identity import identifying
 from conf.schema import C, C_co
 from conf.target_class import Target, target_of
@@ -46,11 +47,7 @@ from models.classifier import Classifier, Model, is_repeatable
 
 log = logging.getLogger(__name__)
 
-CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
-
-
-Computed = Part  # the part of a result that the command computes
-Compute = Callable[[Any, Run, Logger], Computed]  # takes what is `Prepared`
+Compute = Callable[[Any, Run, Logger], Part]  # takes what is `Prepared`, and returns the command's part of a result
 Load = Callable[["Experiment[Any]"], tuple["Prepared[Any]", Compute]]
 
 
@@ -170,7 +167,7 @@ class Experiment(Generic[C_co]):
 
     def control(self) -> "Experiment[C_co]":
         """Return the same experiment with nothing erased."""
-        return replace(self, config=replace(self.config, eraser=CONTROL))
+        return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
         """Run it once: a finished run's result is read back, an unfinished one is (re)started.
@@ -181,7 +178,7 @@ class Experiment(Generic[C_co]):
         """
         run = self.run
         if (result := run.result) is not None:
-            log.info("%s has finished before: nothing to train", run.id)
+            log.info("%s has finished before: nothing to compute", run.id)
             run.tidy()
             return result
         make_folder("runs_dir", self.config.runs_dir)
@@ -192,7 +189,7 @@ class Experiment(Generic[C_co]):
             if not claimed:
                 return None
             if (result := run.result) is not None:
-                log.info("%s was finished by another process: nothing to train", run.id)
+                log.info("%s was finished by another process: nothing to compute", run.id)
                 return result
             with self._recorded():
                 return self._computed(group)

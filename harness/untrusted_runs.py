@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from conf import Options
+from conf.check import LARGEST_WHOLE
 from conf.commands import COMMANDS, command_of, config_of
 from conf.run_identity import without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
 from harness.result import Result, result_of
-from harness.result_fields import LARGEST_WHOLE
 from harness.run_directory import CONFIG, RESULT, STATE
 
 RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of them is a run's

@@ -23,7 +23,7 @@ from conf.target_class import TARGETS, Target, target_of
 from conf.unread_options import require_read
 from erasure.eraser import Eraser
 from harness.command import Command
-from harness.experiment import CONTROL, Experiment
+from harness.experiment import Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
@@ -82,7 +82,7 @@ def test_defaults_compose_for_the_commands_that_train(command) -> None:
 
 def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
     config = composed(SAMPLE_INFO)
-    assert config.eraser == CONTROL
+    assert config.eraser == keys("eraser", "control")
     assert (config.model["width"], config.model["depth"]) == (1024, 1)
     assert not hasattr(config, "train")
     text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
@@ -162,7 +162,3 @@ def swept_values(command: str, words: list[str]) -> list[list[str]]:
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.params or {}
         return [*choices_of(GlobalHydra.instance().config_loader(), params, words).values()]
-
-
-def test_the_control_is_known_by_its_yaml() -> None:
-    assert keys("eraser", "control") == CONTROL
