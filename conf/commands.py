@@ -9,7 +9,6 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from conf import Options
 from conf.target_class import imported
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ class Members:
     tables: str
 
 
-# in the order of a report; a configuration belongs to the first command that it has a section of
-COMMANDS = {
+COMMANDS = {  # in the order of a report
     "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report", "codelengths"),
     "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report", "training"),
     "sample_info": Members(
@@ -59,6 +57,6 @@ def report_module(command: str) -> Any:
     return importlib.import_module(COMMANDS[command].report)
 
 
-def command_of(config: Options) -> str:
-    """Return the command that a configuration belongs to."""
-    return next((command for command in COMMANDS if command in config), next(iter(COMMANDS)))
+def command_of_run(run_id: str) -> str:
+    """Return the command in a run's id, which begins with it, and which may be anybody's: it may be no command."""
+    return run_id.partition("-")[0]

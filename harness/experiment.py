@@ -130,7 +130,7 @@ class Experiment(Generic[C_co]):
 
     def identity(self) -> str:
         """Return this run's id."""
-        described = identifying(self.config.plain)
+        described = identifying(self.config.plain, self.command)
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}

@@ -11,7 +11,7 @@ from harness.result import TrainedResult
 from harness.results.frames import data_of
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
-from harness.results.run_settings import as_text, comparable, setting, setting_of_table, whole
+from harness.results.run_settings import as_text, setting, setting_of_table, whole, without_paths
 from harness.results.table import file_name
 
 _PLACES = ("root", "path")  # options that name a dataset's folder or file
@@ -39,7 +39,7 @@ class TableNames(NamedTuple):
 
 def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
     """Divide runs by command, dataset and setting; return each part with its names, in the order of these."""
-    settings = [setting_of_table(run.config) for run in runs]
+    settings = [setting_of_table(run.config, run.command) for run in runs]
     described = _datasets(runs)
     about = [
         {"command": {"name": run.command}, "dataset": dataset, "setting": of}
@@ -70,8 +70,8 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
 
 def _setting_text(runs: Sequence[StoredRun]) -> str:
     """Return the setting of a table's runs; the code goes unsaid where it differs between them."""
-    texts = {as_text(setting(run.config)) for run in runs}
-    return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config))
+    texts = {as_text(setting(run.config, run.command)) for run in runs}
+    return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config, runs[0].command))
 
 
 def _place(dataset: Options) -> str:
@@ -111,7 +111,7 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
 
 def _described(run: StoredRun, train_size: int | None) -> Options:
     """Return a dataset's options, with its size, and its folder last."""
-    options = comparable({"dataset": run.config["dataset"]})["dataset"]
+    options = without_paths(run.config["dataset"])
     size = run.result.train_size if isinstance(run.result, TrainedResult) else train_size
     folder = {"root": options.pop("root")} if "root" in options else {}
     return options | ({"train_size": size} if size else {}) | folder
