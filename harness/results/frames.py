@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from conf.commands import config_of
 from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import Result
@@ -186,7 +187,8 @@ def pair_id(result: Result, data: str | None = None, differs: str = "eraser") ->
         data: digest of its dataset, which then stands for the dataset's name and options.
         differs: "eraser" or "model".
     """
-    described = (differs, "seeds", "train", "mdl")  # a preset may train other erasers and models at other rates
+    # the setting stands for its sections: a preset may train other erasers and models at other rates
+    described = (differs, "seeds", *config_of(result.command).table_sections())
     shared = {key: value for key, value in comparable(result.config, result.command).items() if key not in described}
     shared |= {"dataset": data} if data else {}
     return fingerprint([result.command, shared, setting(result.config, result.command), result.train_size])

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from conf.groups import preset, readable
 from conf.run_identity import identifying
 from conf.schema import Config
 
-_CODE_OPTIONS = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")  # keys of a setting that differ within a table
+ROW = "row"  # section of `model_of_row` with the options of whole sections
 
 
 def setting(config: Options, command: str) -> Options:
@@ -25,8 +26,8 @@ def setting(config: Options, command: str) -> Options:
     """
     described, counted = {}, identifying(config, command)
     kind, names = config_of(command), (config["model"]["name"], config["eraser"]["name"])
-    for group in kind.sections():
-        if group in counted and group not in kind.row_sections:
+    for group in kind.table_sections():
+        if group in counted:
             options = _complete(counted[group], keyword_only(kind)[group])
             unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
             fewest = min(map(len, unlike.values()))
@@ -65,14 +66,16 @@ def as_text(setting: Options) -> str:
 
 def setting_of_table(config: Options, command: str) -> Options:
     """Return the part of `setting` that all runs of a table share."""
-    return {key: value for key, value in setting(config, command).items() if key not in _CODE_OPTIONS}
+    in_rows = config_of(command).row_options
+    return {key: value for key, value in setting(config, command).items() if key not in in_rows}
 
 
 def model_of_row(config: Options, command: str) -> Options:
-    """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
-    codes = {key: value for key, value in setting(config, command).items() if key in _CODE_OPTIONS}
-    counted, rows = identifying(config, command), config_of(command).row_sections
-    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
+    """Return what makes a row: the model and the command's `row_options`, some of its setting and whole sections."""
+    counted, kind = identifying(config, command), config_of(command)
+    of_setting = {key: value for key, value in setting(config, command).items() if key in kind.row_options}
+    sections = [counted[section].items() for section in kind.sections() if section in kind.row_options]
+    return {"model": config["model"], "setting": of_setting, ROW: dict(chain.from_iterable(sections))}
 
 
 def _unlike(options: Options, preset: Options) -> Options:
