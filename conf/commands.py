@@ -1,8 +1,10 @@
 """The commands `python -m NAME`: each is a package of this name, listed here alone.
 
-A command has a primary configuration `conf/NAME.yaml`, and its package has modules with its `harness.command.Command`,
-the class of its configuration, the class of its results, and the tables and figures of reports. They are imported by
-name when they are needed: packages import `conf` and `harness` themselves, and --help needs none of them.
+A command has a primary configuration `conf/NAME.yaml`, and a group with its own options, `conf/NAME/default.yaml` and
+other choices, which is the section NAME of its configuration. Its package has modules with its
+`harness.command.Command` (`COMMAND` in NAME/__main__.py), the class of its configuration, the class of its results, and
+the tables and figures of reports. They are imported by name when they are needed: packages import `conf` and `harness`
+themselves, and --help needs none of them.
 """
 
 import importlib
@@ -20,7 +22,7 @@ class Members:
     """Where a command's package has what others need of it, as qualified names.
 
     Attributes:
-        config: class of its configuration, a `conf.schema.Config`.
+        config: class of its configuration, a `conf.schema.Config` with a section of the command's name.
         result: class of its results, a `harness.result.Result`.
         report: module with `sections`, its tables and figures in a report, and `COLUMNS` that a report may show.
         tables: what tables of its results hold, for headings.
