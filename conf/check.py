@@ -24,7 +24,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary that takes no other keys
 T = TypeVar("T")
 
-_LARGEST = 2**53  # up to which float64, and so JSON, holds every integer
+LARGEST_WHOLE = 2**53  # up to which float64, and so JSON, holds every whole number
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's error types for unknown keys
 _LISTS = ("list_type", "tuple_type")
 _WHOLE, _NUMBER = "a whole number", "a number"
@@ -99,7 +99,7 @@ def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
             raise ConfigError(f"{option}: must be a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{option}: must be a finite number")
-        if isinstance(value, int) and abs(value) > _LARGEST:
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             raise ConfigError(f"{option}: must be between -2^53 and 2^53, or results could not be stored exactly")
 
 

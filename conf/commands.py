@@ -1,15 +1,16 @@
 """The commands `python -m NAME`: each is a package of this name, listed here alone.
 
-A command has a primary configuration `conf/NAME.yaml`, and its package has modules with its `harness.command.Command`,
-the class of its configuration, the class of its results, and the tables and figures of reports. They are imported by
-name when they are needed: packages import `conf` and `harness` themselves, and --help needs none of them.
+A command has a primary configuration `conf/NAME.yaml`, and a group with its own options, `conf/NAME/default.yaml` and
+other choices, which is the section NAME of its configuration. Its package has modules with its
+`harness.command.Command` (`COMMAND` in NAME/__main__.py), the class of its configuration, the class of its results, and
+the tables and figures of reports. They are imported by name when they are needed: packages import `conf` and `harness`
+themselves, and --help needs none of them.
 """
 
 import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from conf import Options
 from conf.target_class import imported
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Members:
     """Where a command's package has what others need of it, as qualified names.
 
     Attributes:
-        config: class of its configuration, a `conf.schema.Config`.
+        config: class of its configuration, a `conf.schema.Config` with a section of the command's name.
         result: class of its results, a `harness.result.Result`.
         report: module with `sections`, its tables and figures in a report, and `COLUMNS` that a report may show.
         tables: what tables of its results hold, for headings.
@@ -33,8 +34,7 @@ class Members:
     tables: str
 
 
-# in the order of a report; a configuration belongs to the first command that it has a section of
-COMMANDS = {
+COMMANDS = {  # in the order of a report
     "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report", "codelengths"),
     "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report", "training"),
     "sample_info": Members(
@@ -59,6 +59,6 @@ def report_module(command: str) -> Any:
     return importlib.import_module(COMMANDS[command].report)
 
 
-def command_of(config: Options) -> str:
-    """Return the command that a configuration belongs to."""
-    return next((command for command in COMMANDS if command in config), next(iter(COMMANDS)))
+def command_of_run(run_id: str) -> str:
+    """Return the command in a run's id, which begins with it, and which may be anybody's: it may be no command."""
+    return run_id.partition("-")[0]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from conf import Options
 from conf.check import keyword_only
-from conf.commands import command_of, config_of
+from conf.commands import config_of
 
 T = TypeVar("T")
 
@@ -34,9 +34,9 @@ def only_with(default: Callable[[], T], **others: Any) -> T:
     return field(default_factory=default, metadata={"hashed_with": others})
 
 
-def identifying(config: Options) -> Options:
-    """Return the part of a run's configuration, as files hold it, that its id contains: see `hashed`."""
-    kind = config_of(command_of(config))
+def identifying(config: Options, command: str) -> Options:
+    """Return the part of a configuration of a command, as files hold it, that a run's id contains: see `hashed`."""
+    kind = config_of(command)
     known = keyword_only(kind)
     return hashed({key: value for key, value in config.items() if key in known}, kind)
 

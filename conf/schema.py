@@ -59,7 +59,8 @@ class Config:
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = CLOSED
-    row_sections: ClassVar[tuple[str, ...]] = ()  # sections of options that make rows of one table, not several tables
+    # options, and whole sections, that make rows of one table and not several tables: "mdl.code", "sample_info"
+    row_options: ClassVar[tuple[str, ...]] = ()
 
     dataset: Options
     eraser: Options
@@ -96,6 +97,11 @@ class Config:
         """Return the command's sections of options beside those of every command: `["train", "mdl"]` of `mdl`."""
         shared = {f.name for f in fields(Config)}
         return [key for key, kind in keyword_only(cls).items() if is_dataclass(kind) and key not in shared]
+
+    @classmethod
+    def table_sections(cls) -> list[str]:
+        """Return the sections of which options make tables: those that are not all `row_options`."""
+        return [section for section in cls.sections() if section not in cls.row_options]
 
     @property
     def plain(self) -> Options:

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, NotRequired, TypeVar
+from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
@@ -91,9 +91,13 @@ class Target(Generic[T]):
         {"parts": ("dataset", True)} for `parts: Mapping[str, Source]`,
         {"network": ("model", False)} for `network: Model`.
         """
-        several = {f"collections.abc.Mapping[str, {base}]": (kind, True) for kind, base in TARGETS.items()}
-        kinds = several | {f"<class '{base}'>": (kind, False) for kind, base in TARGETS.items()}
-        return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
+        found = {}
+        for key, annotation in keyword_only(self.schema).items():
+            several = get_origin(annotation) is Mapping
+            base = (get_args(annotation) or (annotation,))[-1] if several else annotation
+            if kinds := [kind for kind, name in TARGETS.items() if base is imported(name)]:
+                found[key] = (kinds[0], several)
+        return found
 
     def nested_sections(self) -> Iterator[tuple[str, str, Options]]:
         """Yield key, kind and content of each section within the options."""

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -39,6 +39,9 @@ from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
 from harness.sweep_files import KeptTables, Sweep
+
+if TYPE_CHECKING:
+    from harness.experiment import Experiment, Load
 
 log = logging.getLogger(__name__)
 
@@ -66,20 +69,29 @@ class Command:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
+        load: loads an experiment's data, and returns it with the function that computes the command's part of the
+            result from it. It imports its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
         summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
             directory for files.
+        axes: W&B metric patterns and the metric that is their x axis.
         sweep: the sweep that is carried out, set by the sweeper; None for a single run.
         exit_code: of a single run; 0 with --cfg, --info and the like.
     """
 
     name: str
     purpose: str
-    experiment: Callable[[Any], Any]
+    experiment: "Callable[[Any], Experiment[Any]]"
+    load: "Load"
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
+    axes: Mapping[str, str] = field(default_factory=dict)
     sweep: Sweep | None = field(default=None, init=False)
     exit_code: int = field(default=0, init=False)
+
+    def carry_out(self, config: Any) -> Any:
+        """Return the result of a checked configuration's run; see `harness.experiment.Experiment.carry_out`."""
+        return self.experiment(config).carry_out(self.load, self.axes)
 
     def run_directory(self, config: DictConfig) -> Path:
         """Return the directory of the run that a composed configuration asks for.
@@ -89,7 +101,7 @@ class Command:
         """
         return self._experiment(config).run.directory
 
-    def _experiment(self, config: DictConfig) -> Any:
+    def _experiment(self, config: DictConfig) -> "Experiment[Any]":
         try:
             return self.experiment(validate(plain(config), config_of(self.name)))
         finally:
@@ -138,7 +150,7 @@ class Command:
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = experiment.carry_out(sweep.directory.name if sweep else None, wait=wait)
+        result = experiment.carry_out(self.load, self.axes, sweep.directory.name if sweep else None, wait=wait)
         if result is None:
             log.info("another process computes %s: passed over", experiment.run.directory.name)
             return

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from conf import Options
 from conf.command_process import make_folder
+from conf.groups import preset
 from conf.run_identity import identifying
 from conf.schema import C, C_co
 from conf.target_class import Target, target_of
@@ -46,17 +47,13 @@ from models.classifier import Classifier, Model, is_repeatable
 
 log = logging.getLogger(__name__)
 
-CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
-
-
-Computed = Part  # the part of a result that the command computes
-Compute = Callable[[Any, Run, Logger], Computed]  # takes what is `Prepared`
-Load = Callable[["Experiment[Any]"], tuple["Prepared[Any]", Compute]]
+Compute = Callable[[Any, Run, Logger], Part]  # takes what is `Prepared`, and returns the command's part of a result
+Load = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
 
 
 @dataclass(frozen=True)
 class Experiment(Generic[C_co]):
-    """A validated configuration with its dataset resolved, and the function that loads its data.
+    """A validated configuration with its dataset resolved.
 
     Model and eraser are looked up when needed.
 
@@ -66,23 +63,15 @@ class Experiment(Generic[C_co]):
         source: the dataset, not loaded yet.
         checksums: checksums of the files that options name, by section and option. A file's content is part of the
             run's identity, its path is not.
-        load: loads the data, and returns it with the function that computes the command's part of the result from
-            it. It imports its modules when called, because a finished run needs none of them. None for an experiment
-            that is only looked up.
-        axes: W&B metric patterns and the metric that is their x axis.
     """
 
     command: str
     config: C_co
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    load: Load | None = None
-    axes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_config(
-        cls, command: str, config: C, load: Load | None = None, axes: Mapping[str, str] | None = None
-    ) -> "Experiment[C]":
+    def from_config(cls, command: str, config: C) -> "Experiment[C]":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
@@ -92,7 +81,7 @@ class Experiment(Generic[C_co]):
             require_config(config.plain, command)
         except ValueError as error:
             raise ValueError(f"the configuration {error}: choose a value within these limits") from None
-        return Experiment(command, config, Target(config.dataset, Source).build(), load=load, axes=axes or {})
+        return Experiment(command, config, Target(config.dataset, Source).build())
 
     @functools.cached_property
     def device(self) -> torch.device:
@@ -141,7 +130,7 @@ class Experiment(Generic[C_co]):
 
     def identity(self) -> str:
         """Return this run's id."""
-        described = identifying(self.config.plain)
+        described = identifying(self.config.plain, self.command)
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
@@ -170,18 +159,22 @@ class Experiment(Generic[C_co]):
 
     def control(self) -> "Experiment[C_co]":
         """Return the same experiment with nothing erased."""
-        return replace(self, config=replace(self.config, eraser=CONTROL))
+        return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
-    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
+    def carry_out(
+        self, load: Load, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
+    ) -> Result | None:
         """Run it once: a finished run's result is read back, an unfinished one is (re)started.
 
         Args:
+            load: loads the data, see `harness.command.Command`.
+            axes: W&B metric patterns and the metric that is their x axis.
             group: W&B group, e.g. the sweep.
             wait: whether to wait while another process computes the run; if false, return None in that case.
         """
         run = self.run
         if (result := run.result) is not None:
-            log.info("%s has finished before: nothing to train", run.id)
+            log.info("%s has finished before: nothing to compute", run.id)
             run.tidy()
             return result
         make_folder("runs_dir", self.config.runs_dir)
@@ -192,10 +185,10 @@ class Experiment(Generic[C_co]):
             if not claimed:
                 return None
             if (result := run.result) is not None:
-                log.info("%s was finished by another process: nothing to train", run.id)
+                log.info("%s was finished by another process: nothing to compute", run.id)
                 return result
             with self._recorded():
-                return self._computed(group)
+                return self._computed(load, axes, group)
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
@@ -210,15 +203,14 @@ class Experiment(Generic[C_co]):
             self.run.fail(error)
             raise
 
-    def _computed(self, group: str | None) -> Result:
+    def _computed(self, load: Load, axes: Mapping[str, str], group: str | None) -> Result:
         """Load the data, compute, and write result.json."""
         started, run, config = time.time(), self.run, self.config.plain
-        assert self.load is not None, "only `experiment` of a command makes one that can be carried out"
-        prepared, compute = self.load(self)
+        prepared, compute = load(self)
         dataset = prepared.dataset
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
-        with Logger(self.config.logger, wandb_options, run.directory, self.axes) as logger:
+        with Logger(self.config.logger, wandb_options, run.directory, axes) as logger:
             for split, certificate in dataset.certificate.items():
                 numbers = certificate.numbers().items()
                 logger.summarise({f"certificate/{split}/{key}": value for key, value in numbers})

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, Strict
 
 from conf import Options
+from conf.check import LARGEST_WHOLE
 
 _ROUNDING = 1e-6  # rounding errors of float32
-LARGEST_WHOLE = 2**53  # up to which floats, and so JSON, hold every whole number
 
 # numbers that results may hold: neither true nor "1.5", and no impossible ones
 Number = Annotated[float, Strict()]

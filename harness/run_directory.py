@@ -39,6 +39,7 @@ CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
 _STEP = "part-"  # prefix of a step's files
+_STEP_KINDS = (".json", ".safetensors")
 _LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # files that a finished run does not need
 
 _LONGEST_S = 1e12  # seconds of a run: 30,000 years
@@ -290,9 +291,14 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
     return path
 
 
+def is_step(name: str) -> bool:
+    """Return whether a file of this name holds the value of a finished step."""
+    return name.startswith(_STEP) and name.endswith(_STEP_KINDS)
+
+
 def seconds_spent(directory: Path) -> float:
     """Return the seconds recorded in an unfinished run; a killed process recorded only its finished steps."""
-    steps = (path for kind in ("json", "safetensors") for path in directory.glob(f"{_STEP}*.{kind}"))
+    steps = (path for path in directory.glob(f"{_STEP}*") if is_step(path.name))
     return sum(map(seconds_noted, [directory / STATE, *steps]))
 
 

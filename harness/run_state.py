@@ -1,6 +1,5 @@
 """The state of a run, from its directory, even if its process was killed."""
 
-import fnmatch
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from erasure.store.checked_files import DamagedFileError, read_json
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.lease_holder import file_system_time, heartbeat
 from harness.result import read_result
-from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
+from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
@@ -59,9 +58,9 @@ def state_of(directory: Path, now: float) -> State:
         return _finished(directory / RESULT)
     beat = heartbeat(directory / LOCK) if LOCK in names else None
     if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
-        parts = sum(fnmatch.fnmatchcase(name, "part-[0-9]*.json") for name in names)
-        sizes = f", {parts} training sizes done" if parts else ""
-        detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{sizes}"
+        steps = sum(map(is_step, names))  # of a training size, of a seed at a size, or another: the command says
+        done = f", steps finished: {steps}" if steps else ""
+        detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{done}"
         return State("running", detail, seconds_spent(directory))
     if STATE not in names:
         return State("missing") if CONFIG not in names else State("interrupted", "killed")

@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.commands import COMMANDS, command_of, config_of
+from conf.check import LARGEST_WHOLE
+from conf.commands import COMMANDS, command_of_run, config_of
 from conf.run_identity import without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
 from harness.result import Result, result_of
-from harness.result_fields import LARGEST_WHOLE
 from harness.run_directory import CONFIG, RESULT, STATE
 
 RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of them is a run's
@@ -89,7 +89,7 @@ def read_config(directory: Path) -> Options:
         config = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(f"{CONFIG} is damaged ({' '.join(str(error).split())[:160]})") from error
-    require_config(config)
+    require_config(config, command_of_run(directory.name))
     return without_retired(config)
 
 
@@ -128,22 +128,22 @@ def require_run_id(name: str) -> None:
         )
 
 
-def require_config(config: Any, command: str = "") -> None:
+def require_config(config: Any, command: str) -> None:
     """Refuse a configuration that tables cannot show.
 
     Args:
         config: a run's configuration.
-        command: the run's command; if empty, it follows from the sections.
+        command: the run's command.
 
     Raises:
-        ValueError: names the section and the type it must have.
+        ValueError: no such command; or names the section and the type it must have.
     """
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
-    if command and command not in COMMANDS:
+    if command not in COMMANDS:
         raise ValueError(f"is of the command {command[:_LONGEST_NAME]!r}, not one of {', '.join(COMMANDS)}")
-    sections = config_of(command or command_of(config)).sections()
+    sections = config_of(command).sections()
     for section in (*TARGETS, *sections, *(["logger"] if "logger" in config else [])):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")

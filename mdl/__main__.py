@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from mdl.settings import LabelCode, MdlConfig
 
 
-# metrics by pattern, and the metric on their x axis; n is the training size
-WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
-
-
 def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     """Return the experiment of a configuration.
 
@@ -31,7 +27,7 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     from harness.experiment import Experiment
     from mdl.settings import LabelCode, unread_options
 
-    described = Experiment.from_config("mdl", config.with_precision(), load, WANDB_AXES)
+    described = Experiment.from_config("mdl", config.with_precision())
     code = label_code(described)
     unread = unread_options(code, config.model["name"])
     require_read(described.config, unread, {"train.precision": pick_precision("auto", config.device)})
@@ -105,8 +101,10 @@ COMMAND = Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
     experiment=experiment,
+    load=load,
     headline=headline,
     summarise=summarise,
+    axes={"mdl/*": "mdl/n", "loss/*": "loss/epoch"},  # n is the training size
 )
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if isinstance(result, MdlResult) and code == "blocks" and any(result.curve[0].epochs):  # kernels have no epochs
             said = few_labels(result.sizes, result.num_classes)
             notes += [f"Few labels: {said}."] if said else []
-    if any(setting(row["runs"][0].config).get("mdl") == "quick" for row in rows):
+    if any(setting(row["runs"][0].config, "mdl").get("mdl") == "quick" for row in rows):
         notes.append("mdl=quick has three training sizes: codelengths come out too long.")
     return notes
 
@@ -215,7 +215,7 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
     by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
-        row = model_of_row(entry["runs"][0].config)
+        row = model_of_row(entry["runs"][0].config, entry["runs"][0].command)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)

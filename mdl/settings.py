@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from conf.check import AtLeast1
 from conf.run_identity import later, only_with, unhashed
@@ -64,6 +64,8 @@ class MdlSettings:
 @dataclass(frozen=True, kw_only=True)
 class MdlConfig(TrainingConfig):
     """The configuration of `python -m mdl`."""
+
+    row_options: ClassVar[tuple[str, ...]] = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")
 
     mdl: MdlSettings
 

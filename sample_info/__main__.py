@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sample_info.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
-WANDB_AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # in each run's directory
 
 
@@ -30,7 +29,7 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
 
     require_read(config, config.unread_options())
     settings = config.sample_info
-    described = Experiment.from_config("sample_info", config, load, WANDB_AXES).require_network()
+    described = Experiment.from_config("sample_info", config).require_network()
     summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         described = replace(described, source=ClassSubset.of(described.source, settings.classes))
@@ -87,8 +86,10 @@ COMMAND = Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     experiment=experiment,
+    load=load,
     headline=headline,
     summarise=summarise,
+    axes={"information/*": "seed"},
 )
 
 if __name__ == "__main__":

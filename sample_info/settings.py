@@ -168,7 +168,7 @@ class SampleInfoSettings:
 class SampleInfoConfig(Config):
     """The configuration of `python -m sample_info`."""
 
-    row_sections: ClassVar[tuple[str, ...]] = ("sample_info",)
+    row_options: ClassVar[tuple[str, ...]] = ("sample_info",)
 
     sample_info: SampleInfoSettings
 

@@ -79,7 +79,7 @@ class Format:
 
 
 def _finished(place: Path) -> Run:
-    result = COMMAND.experiment(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
+    result = COMMAND.carry_out(_config(f"runs_dir={place}", f"cache_dir={place}/cache"))
     shutil.rmtree(place / "cache")
     return Run(place, result.run_id)
 
@@ -246,11 +246,11 @@ def _run_config(place: Path) -> MdlConfig:
 def _write_stopped_run(place: Path) -> None:
     """A run that was killed when all its parts were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
-        COMMAND.experiment(_run_config(place)).carry_out()
+        COMMAND.carry_out(_run_config(place))
 
 
 def _whole_run(place: Path) -> tuple[str, Any]:
-    result = COMMAND.experiment(_run_config(place)).carry_out()
+    result = COMMAND.carry_out(_run_config(place))
     return "", [result.run_id, result.mdl, result.curve, result.final]
 
 

@@ -16,15 +16,12 @@ if TYPE_CHECKING:
     from train.settings import TrainConfig
 
 
-WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged while this process trains
-
-
 def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
     """Return the experiment of a configuration."""
     from conf.unread_options import no_effect, require_read
     from harness.experiment import Experiment
 
-    described = Experiment.from_config("train", config.with_precision(), load, WANDB_AXES).require_network()
+    described = Experiment.from_config("train", config.with_precision()).require_network()
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     require_read(config, {"train.published": no_effect("python -m train", "python -m mdl train=published")})
@@ -69,8 +66,10 @@ COMMAND = Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     experiment=experiment,
+    load=load,
     headline=headline,
     summarise=summarise,
+    axes={"loss/*": "loss/epoch", "live/*": "live/epoch"},  # live: logged while this process trains
 )
 
 if __name__ == "__main__":

@@ -208,7 +208,8 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -
     """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
     compared = [column.name for column in shown if column.compared]
     differences = [row[name] for name in compared for row in rows if row[name]]
-    presets = [choice for row in rows for choice in setting(row["runs"][0].config).items()]
+    first = [row["runs"][0] for row in rows]
+    presets = [choice for run in first for choice in setting(run.config, run.command).items()]
     sentences = {
         "± of Δ: standard error, paired by seed.": any(one.standard_error is not None for one in differences),
         "A second error of Δ, or one of a single seed, is over test examples (bootstrap).": any(

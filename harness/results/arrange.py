@@ -106,7 +106,7 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
     """Return model, eraser and run in the order of rows; of runs that differ in code alone or nothing, the newest."""
-    models = labels([model_of_row(run.config) for run in runs], ("model",))
+    models = labels([model_of_row(run.config, run.command) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
         zip(models, erasers, runs, strict=True),

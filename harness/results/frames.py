@@ -16,11 +16,12 @@ from typing import Any
 
 import pandas as pd
 
+from conf.commands import config_of
 from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import Result
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_settings import as_text, comparable, flatten, setting
+from harness.results.run_settings import as_text, comparable, flatten, setting, without_paths
 
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (
@@ -132,7 +133,7 @@ def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
     """Return the digest of each run's dataset. A run that has none gets that of its namesakes, where they agree."""
     known: dict[str, set[str]] = {}
     names = [
-        [fingerprint(dataset), fingerprint(comparable({"dataset": dataset})["dataset"])]
+        [fingerprint(dataset), fingerprint(without_paths(dataset))]
         for dataset in (run.config["dataset"] for run in runs)
     ]
     for run, of_run in zip(runs, names, strict=True):
@@ -150,14 +151,14 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
     """Yield a row per seed."""
     result, config = run.result, run.config
     assert result is not None
-    counted = identifying(config)
+    counted = identifying(config, run.command)
     options = {key: _hashable(value) for key, value in flatten(counted).items() if not key.startswith("seeds")}
     shared = {
         "run_id": run.id,
         "command": run.command,
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
-        "setting": as_text(setting(config)),
+        "setting": as_text(setting(config, run.command)),
         "pair_id": pair_id(result, data),
         "model_pair_id": pair_id(result, data, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
@@ -186,10 +187,11 @@ def pair_id(result: Result, data: str | None = None, differs: str = "eraser") ->
         data: digest of its dataset, which then stands for the dataset's name and options.
         differs: "eraser" or "model".
     """
-    described = (differs, "seeds", "train", "mdl")  # a preset may train other erasers and models at other rates
-    shared = {key: value for key, value in comparable(result.config).items() if key not in described}
+    # the setting stands for its sections: a preset may train other erasers and models at other rates
+    described = (differs, "seeds", *config_of(result.command).table_sections())
+    shared = {key: value for key, value in comparable(result.config, result.command).items() if key not in described}
     shared |= {"dataset": data} if data else {}
-    return fingerprint([result.command, shared, setting(result.config), result.train_size])
+    return fingerprint([result.command, shared, setting(result.config, result.command), result.train_size])
 
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:

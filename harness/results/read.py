@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conf import Options
-from conf.commands import command_of
+from conf.commands import command_of_run
 from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
@@ -42,7 +42,7 @@ class StoredRun:
 
     @property
     def command(self) -> str:
-        return command_of(self.config) if self.result is None else self.result.command
+        return command_of_run(self.id) if self.result is None else self.result.command
 
     @property
     def seeds(self) -> Sequence[int]:

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from conf import Options
 from conf.display_names import display
-from harness.results.run_settings import flatten, whole
+from conf.target_class import TARGETS
+from harness.results.run_settings import ROW, flatten, whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-_UNSAID = ("dataset", "model", "eraser", "sample_info", "setting")  # sections: "width", not "model.width"
+_UNSAID = (*TARGETS, "setting", ROW)  # sections: "width", not "model.width"
 
 
 def usual_colours() -> Mapping[str, str]:
@@ -111,7 +112,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     """Return the fewest options, of the first if there is a choice, that tell all members apart, and values unsaid.
 
-    Of sample_info's many options, the value that most members have goes unsaid.
+    Of the many options of a whole section (`ROW`), the value that most members have goes unsaid.
     """
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}
@@ -124,5 +125,5 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     for key in telling[::-1]:
         if apart(others := [other for other in telling if other != key]) == members_apart:
             telling = others
-    usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith("sample_info.")}
+    usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith(f"{ROW}.")}
     return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}

@@ -4,29 +4,30 @@ import functools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from conf import Options
 from conf.check import ConfigError, keyword_only
-from conf.commands import command_of, config_of
+from conf.commands import config_of
 from conf.groups import preset, readable
 from conf.run_identity import identifying
 from conf.schema import Config
 
-_CODE_OPTIONS = ("mdl.code", "mdl.replay.batch", "mdl.replay.streams")  # keys of a setting that differ within a table
+ROW = "row"  # section of `model_of_row` with the options of whole sections
 
 
-def setting(config: Options) -> Options:
+def setting(config: Options, command: str) -> Options:
     """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
 
     Where several presets are equally near, as `quick` and `default` once `mdl.num_chunks` is neither's, none is named:
     the options are those that differ from `default`. Numbers of different settings do not belong in one column.
     """
-    described, counted = {}, identifying(config)
-    kind, names = config_of(command_of(config)), (config["model"]["name"], config["eraser"]["name"])
-    for group in kind.sections():
-        if group in counted and group not in kind.row_sections:
+    described, counted = {}, identifying(config, command)
+    kind, names = config_of(command), (config["model"]["name"], config["eraser"]["name"])
+    for group in kind.table_sections():
+        if group in counted:
             options = _complete(counted[group], keyword_only(kind)[group])
             unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
             fewest = min(map(len, unlike.values()))
@@ -63,16 +64,18 @@ def as_text(setting: Options) -> str:
     return ", ".join(f"{key}={whole(value)}" for key, value in setting.items())
 
 
-def setting_of_table(config: Options) -> Options:
+def setting_of_table(config: Options, command: str) -> Options:
     """Return the part of `setting` that all runs of a table share."""
-    return {key: value for key, value in setting(config).items() if key not in _CODE_OPTIONS}
+    in_rows = config_of(command).row_options
+    return {key: value for key, value in setting(config, command).items() if key not in in_rows}
 
 
-def model_of_row(config: Options) -> Options:
-    """Return what makes a row: the model, how its labels are coded, and how its examples are scored."""
-    codes = {key: value for key, value in setting(config).items() if key in _CODE_OPTIONS}
-    counted, rows = identifying(config), config_of(command_of(config)).row_sections
-    return {"model": config["model"], "setting": codes, **{section: counted[section] for section in rows}}
+def model_of_row(config: Options, command: str) -> Options:
+    """Return what makes a row: the model and the command's `row_options`, some of its setting and whole sections."""
+    counted, kind = identifying(config, command), config_of(command)
+    of_setting = {key: value for key, value in setting(config, command).items() if key in kind.row_options}
+    sections = [counted[section].items() for section in kind.sections() if section in kind.row_options]
+    return {"model": config["model"], "setting": of_setting, ROW: dict(chain.from_iterable(sections))}
 
 
 def _unlike(options: Options, preset: Options) -> Options:
@@ -88,18 +91,19 @@ def flatten(value: Any, prefix: str = "") -> Options:
     return dict(item for flat in inner for item in flat.items())
 
 
-def comparable(config: Options) -> Options:
-    """Return a configuration without the options on how and where a run is computed; equal ones make one row.
+def comparable(config: Options, command: str) -> Options:
+    """Return a configuration without the options on how and where a run is computed; equal ones make one row."""
+    counted = identifying(config, command)
+    return counted | {"dataset": without_paths(counted["dataset"])}
 
-    Of an image folder's path the last part is left, which says what is in it: cifar10 of /home/me/data/cifar10.
+
+def without_paths(dataset: Options) -> Options:
+    """Return a dataset's options without its folders; of an image folder's path, the last part is left.
+
+    That part says what is in it: cifar10 of /home/me/data/cifar10.
     """
-    counted = identifying(config)
-    return counted | {"dataset": _without_paths(counted["dataset"])}
-
-
-def _without_paths(dataset: Options) -> Options:
     others = {
-        key: _without_paths(value) if isinstance(value, dict) else value
+        key: without_paths(value) if isinstance(value, dict) else value
         for key, value in dataset.items()
         if key != "root"
     }

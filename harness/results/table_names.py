@@ -6,15 +6,16 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from conf import Options
-from conf.commands import COMMANDS
+from conf.commands import COMMANDS, config_of
 from harness.result import TrainedResult
 from harness.results.frames import data_of
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
-from harness.results.run_settings import as_text, comparable, setting, setting_of_table, whole
+from harness.results.run_settings import as_text, setting, setting_of_table, whole, without_paths
 from harness.results.table import file_name
 
 _PLACES = ("root", "path")  # options that name a dataset's folder or file
+_NOUNS = {"train": "training", "mdl": "code"}  # sections, where headings name their presets; others by their names
 
 
 class TableNames(NamedTuple):
@@ -39,7 +40,7 @@ class TableNames(NamedTuple):
 
 def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
     """Divide runs by command, dataset and setting; return each part with its names, in the order of these."""
-    settings = [setting_of_table(run.config) for run in runs]
+    settings = [setting_of_table(run.config, run.command) for run in runs]
     described = _datasets(runs)
     about = [
         {"command": {"name": run.command}, "dataset": dataset, "setting": of}
@@ -70,8 +71,8 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
 
 def _setting_text(runs: Sequence[StoredRun]) -> str:
     """Return the setting of a table's runs; the code goes unsaid where it differs between them."""
-    texts = {as_text(setting(run.config)) for run in runs}
-    return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config))
+    texts = {as_text(setting(run.config, run.command)) for run in runs}
+    return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config, runs[0].command))
 
 
 def _place(dataset: Options) -> str:
@@ -111,7 +112,7 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
 
 def _described(run: StoredRun, train_size: int | None) -> Options:
     """Return a dataset's options, with its size, and its folder last."""
-    options = comparable({"dataset": run.config["dataset"]})["dataset"]
+    options = without_paths(run.config["dataset"])
     size = run.result.train_size if isinstance(run.result, TrainedResult) else train_size
     folder = {"root": options.pop("root")} if "root" in options else {}
     return options | ({"train_size": size} if size else {}) | folder
@@ -127,7 +128,10 @@ def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
     """
     names = [display_name(name).replace("_", " ") for _, _, name, _ in tables]
     shown = [f"{name[:1].upper()}{name[1:]}" for name in names]
-    short = [", ".join(filter(None, [name, _presets(of)])) for name, (*_, of) in zip(shown, tables, strict=True)]
+    short = [
+        ", ".join(filter(None, [name, _presets(command, of)]))
+        for name, (command, *_, of) in zip(shown, tables, strict=True)
+    ]
     headings = [
         heading if short.count(heading) == 1 else f"{heading}: {COMMANDS[command].tables}"
         for heading, (command, *_) in zip(short, tables, strict=True)
@@ -142,10 +146,10 @@ def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
     return told_apart
 
 
-def _presets(setting: Options) -> str:
-    """Return the presets of training and code other than `default`: "quick", or "paper training, quick code"."""
-    train, mdl = (setting.get(group, "default") for group in ("train", "mdl"))
-    if train == mdl or "mdl" not in setting:
-        return "" if train == "default" else train
-    named = ((train, "training"), (mdl, "code"))
-    return ", ".join(f"{preset} {what}" for preset, what in named if preset != "default")
+def _presets(command: str, setting: Options) -> str:
+    """Return the presets of sections other than `default`: "quick" of all, or "paper training, quick code"."""
+    presets = {section: setting[section] for section in config_of(command).table_sections() if section in setting}
+    if len({*presets.values()}) == 1:
+        presets = {"": next(iter(presets.values()))}
+    named = (f"{preset} {_NOUNS.get(section, section)}" for section, preset in presets.items() if preset != "default")
+    return ", ".join(map(str.strip, named))

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config = composed("mdl", [*words, *where], MdlConfig)
             before = time.process_time()
             with measured(device) as command:
-                result = COMMAND.experiment(config).carry_out()
+                result = COMMAND.carry_out(config)
             command_cpu = time.process_time() - before
             splits = erased(Experiment.from_config("mdl", config)).splits
             parts: dict[str, Any] = {name: (part.images, part.labels) for name, part in splits.items()}

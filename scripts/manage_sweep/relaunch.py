@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
-from conf.commands import config_of
+from conf.commands import command_of_run, config_of
 from conf.compose import composed, override_value, unchecked
 from conf.error_messages import explain
 from conf.groups import choices, preset, user_folders
@@ -31,7 +31,7 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     Raises:
         ValueError: not a run's name; or no overrides are known and the configuration is not valid.
     """
-    command = run.directory.name.partition("-")[0]
+    command = command_of_run(run.directory.name)
     try:
         known = command_named(command)
         overrides = _overrides(known, run.directory) if run.overrides is None else run.overrides

@@ -123,8 +123,8 @@ def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
 
 
 def training(config: Options, sizes: Sequence[int]) -> str:
-    """Return the options, other than eraser and data, that affect the number of epochs."""
-    sections = identifying(config)
+    """Return the options of a codelength, other than eraser and data, that affect the number of epochs."""
+    sections = identifying(config, "mdl")
     return json.dumps([sections["model"], sections["train"] | {"precision": None}, list(sizes)], sort_keys=True)
 
 
@@ -158,7 +158,7 @@ def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
     groups: dict[str, tuple[MdlConfig, set[str]]] = {}
     for _, job in jobs_of("mdl", chosen.overrides):
         config = validate(plain(job), MdlConfig)
-        key = json.dumps(identifying(config.plain) | {"eraser": None}, sort_keys=True)
+        key = json.dumps(identifying(config.plain, "mdl") | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, groups)], ["model"])
     made, seen = zip(names, groups.values(), strict=True), epochs_seen(chosen.runs)

@@ -10,6 +10,7 @@ from conf.check import ConfigError
 from conf.schema import validate
 from conf.target_class import Target
 from erasure.eraser import Eraser
+from models.classifier import Model
 from models.mlp import MLP
 from tests.conf.test_schema import GOOD, Own, changed
 from train.settings import TrainSettings
@@ -23,6 +24,13 @@ class Untyped(Network):
     def __init__(self, input_shape, num_classes, *, degree, sketch: None): ...
 class Positional(Network):
     def __init__(self, input_shape, num_classes, degree: int, *, sketch: None): ...
+"""
+NESTED = """
+import typing
+from models.classifier import Classifier, Model
+class Mine(Classifier):
+    def __init__(self, input_shape, num_classes, *, net: Model, more: typing.Mapping[str, Model],
+                 width: int, sizes: typing.Mapping[str, int], rest: typing.Mapping): ...
 """
 REFUSED_NETWORKS = {
     "Abstract": "own_networks.Abstract: has no reset_parameters: every model defines it",
@@ -39,6 +47,12 @@ def test_a_target_builds_its_class_from_its_options() -> None:
     assert Target(GOOD["eraser"], Eraser).options == {"rank_tolerance": 0}
     with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
         Target(model.section, TrainSettings).resolve()
+
+
+def test_options_hold_sections_where_their_type_is_a_class_of_sections(written) -> None:
+    written(NESTED)
+    target = Target({"name": "m", "_target_": "mine.Mine"}, Model)
+    assert target.nested == {"net": ("model", False), "more": ("model", True)}
 
 
 @pytest.mark.parametrize("path", ["this.s", "antigravity.x", "idlelib.pyshell.main", "isympy.x", "__main__.main", ""])

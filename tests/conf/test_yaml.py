@@ -16,17 +16,18 @@ from conf.check import keyword_only
 from conf.commands import config_of
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
-from conf.groups import CONF, choices, groups, keys
+from conf.groups import CONF, choices, chosen, groups, keys
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.target_class import TARGETS, Target, target_of
 from conf.unread_options import require_read
 from erasure.eraser import Eraser
 from harness.command import Command
-from harness.experiment import CONTROL, Experiment
+from harness.experiment import Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
+from scripts.commands import COMMANDS
 from train.__main__ import COMMAND as TRAIN
 
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
@@ -37,7 +38,6 @@ MANDATORY = {
     "sui_table1_pretrained_cnn": ["experiment.trained=/nowhere"],
     "sui_table1_pretrained_resnet": ["experiment.trained=/nowhere"],
 }
-COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 
 
 @functools.cache
@@ -45,9 +45,14 @@ def composed(command: Command, *overrides: str) -> Any:
     return compose_checked(command.name, overrides, config_of(command.name))
 
 
+def command_with(group: str) -> Command:
+    """Return the first command whose configuration has a group."""
+    return next(command for command in COMMANDS.values() if group in chosen(command.name, ()))
+
+
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
-    command = SAMPLE_INFO if group == "sample_info" else MDL
+    command = command_with(group)
     config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
     experiment = Experiment.from_config(command.name, config)
     assert experiment.source.name
@@ -61,7 +66,7 @@ def test_every_choice_lists_every_option(group: str, choice: str) -> None:
     if group in TARGETS:
         assert set(listed) == {"name", "_target_", *keyword_only(target_of(group, listed).schema)}
     else:
-        assert_lists_all(listed, keyword_only(config_of(group if group == "sample_info" else "mdl"))[group])
+        assert_lists_all(listed, keyword_only(config_of(command_with(group).name))[group])
 
 
 def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
@@ -82,7 +87,7 @@ def test_defaults_compose_for_the_commands_that_train(command) -> None:
 
 def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
     config = composed(SAMPLE_INFO)
-    assert config.eraser == CONTROL
+    assert config.eraser == keys("eraser", "control")
     assert (config.model["width"], config.model["depth"]) == (1024, 1)
     assert not hasattr(config, "train")
     text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
@@ -101,7 +106,7 @@ def test_an_experiment_says_how_it_is_launched(experiment: str) -> None:
 
 
 DOCUMENTED = re.findall(
-    r"^\| [^|]* \| `((?:mdl|train|sample_info) [^`]*)` \| (\d+) \|",
+    rf"^\| [^|]* \| `((?:{'|'.join(COMMANDS)}) [^`]*)` \| (\d+) \|",
     (CONF.parent / "docs/experiments.md").read_text(),
     re.MULTILINE,
 )
@@ -133,10 +138,10 @@ def test_every_experiment_is_in_the_table_of_commands() -> None:
 def test_what_an_experiment_chooses_is_what_runs_and_has_an_effect(experiment: str) -> None:
     """A command's own choice of a model outranks one in an experiment's defaults."""
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
+    overridden = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
     for command in launched(text.splitlines()):
         config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
-        for group, choice in chosen:
+        for group, choice in overridden:
             fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
             assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
         if command is SAMPLE_INFO:
@@ -162,7 +167,3 @@ def swept_values(command: str, words: list[str]) -> list[list[str]]:
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.params or {}
         return [*choices_of(GlobalHydra.instance().config_loader(), params, words).values()]
-
-
-def test_the_control_is_known_by_its_yaml() -> None:
-    assert keys("eraser", "control") == CONTROL

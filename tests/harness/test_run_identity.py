@@ -1,11 +1,13 @@
 """Identity of a run: everything that determines its numbers, the code included."""
 
 import logging
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 import torch
 
+from conf.commands import COMMANDS, Members
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
@@ -15,6 +17,7 @@ from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
 from tests.made_up_runs import made_up
+from train.settings import TrainConfig, TrainingConfig
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
 MODEL = """
@@ -117,6 +120,29 @@ def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(mo
         "logger.mode=disabled", "device=cpu",
     ):  # fmt: skip
         assert experiment(*TINY, override).identity() == base, override
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSettings:
+    penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeConfig(TrainingConfig):
+    probe: ProbeSettings
+
+
+def test_options_of_a_command_s_own_section_tell_its_runs_apart_if_it_trains_as_others_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(COMMANDS, "probe", Members(f"{__name__}.ProbeConfig", "", "", ""))
+    trained = composed("train", ["eraser=control"], TrainConfig)
+    shared = {field.name: getattr(trained, field.name) for field in fields(TrainingConfig)}
+    weak, strong, again = (
+        Experiment.from_config("probe", ProbeConfig(**shared, probe=ProbeSettings(penalty=penalty))).identity()
+        for penalty in (0.01, 1000.0, 0.01)
+    )
+    assert weak == again != strong
 
 
 DESCRIBED = {

@@ -6,8 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from erasure.store.lease_holder import file_system_time
-from harness.run_directory import LOCK, Run
+from harness.run_directory import LOCK, Run, Tensors
 from harness.run_state import expected_time, state_of
 from tests.made_up_runs import made_up
 
@@ -42,11 +44,14 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     with run.claim():
         run.start("a: 1\n")
-        run.step("100", lambda: {})
+        for n in (100, 200):  # as the published procedure names its steps: a training size and a seed
+            for seed in range(5):
+                run.step(f"{n}-{seed}", dict)
+        run.step("retraining-0-0", lambda: Tensors({"change": torch.zeros(2)}))
         name, detail = state("x")
         assert name == "running"
         assert f"process {os.getpid()}" in detail
-        assert "heartbeat 0 s ago, 1 training sizes done" in detail
+        assert detail.endswith("heartbeat 0 s ago, steps finished: 11")
     assert state("x") == ("interrupted", "killed")
     lock = run.directory / LOCK
     lock.write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))

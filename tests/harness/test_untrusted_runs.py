@@ -74,11 +74,11 @@ def test_what_runs_write_is_believed(tmp_path: Path) -> None:
 )
 def test_a_configuration_that_cannot_be_shown_is_refused(tmp_path: Path, change: Callable[[dict], Any]) -> None:
     config = read_json(write_run(tmp_path).directory / "result.json")["config"]
-    require_config(config)
+    require_config(config, "mdl")
     changed = copy.deepcopy(config)
     change(changed)
     with pytest.raises(ValueError, match="config|which no run writes"):
-        require_config(changed)
+        require_config(changed, "mdl")
 
 
 @pytest.mark.parametrize("value", [10**400, float("nan"), "x" * 5000, "\ud800", {1: 2}, b"", {"a", "b"}, [[[...]]]])

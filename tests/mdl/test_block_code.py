@@ -191,5 +191,5 @@ def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(comman
 def test_sizes_that_do_not_fit_are_refused_before_an_eraser_is_fitted(words: list[str], tmp_path) -> None:
     asked = ["mdl.num_chunks=600", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", *words]
     with pytest.raises(ValueError, match=r"mdl.num_chunks=600 chunks of at least .* set mdl.num_chunks to at most \d+"):
-        MDL.experiment(composed("mdl", asked, MdlConfig)).carry_out()
+        MDL.carry_out(composed("mdl", asked, MdlConfig))
     assert not [*tmp_path.glob("cache/*")]

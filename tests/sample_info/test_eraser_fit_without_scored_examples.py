@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from conf.groups import keys
 from conf.schema import validate
 from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, read_json
-from harness.experiment import CONTROL
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.kernel import ntk
@@ -111,7 +111,7 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     examples = load(experiment(config := validate(result["config"], SampleInfoConfig)))
     plain = erased_dataset(examples.experiment.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache"))
     x, z = plain.splits["train"].images, plain.splits["train"].labels
-    whole = load(experiment(replace(config, eraser=CONTROL)))
+    whole = load(experiment(replace(config, eraser=keys("eraser", "control"))))
     assert torch.equal(examples.index, whole.index)  # the same examples as the control's
     assert torch.equal(examples.labels, whole.labels)
     torch.testing.assert_close(examples.dataset.channel_mean, whole.dataset.channel_mean)

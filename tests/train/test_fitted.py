@@ -31,7 +31,7 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "logger.mode=disabled", "train=quick"]
     words += [f"cache_dir={tmp_path}/cache", f"runs_dir={tmp_path}/runs", "eraser=control", "model=mlp", "seeds=[3,5]"]
     config = composed("train", words, TrainConfig)
-    result, experiment = COMMAND.experiment(config).carry_out(), Experiment.from_config("train", config)
+    result, experiment = COMMAND.carry_out(config), Experiment.from_config("train", config)
     assert isinstance(result, TrainResult)
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}

@@ -41,6 +41,11 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
     return made_up(config=sections | {"runs_dir": "nowhere"} | config)
 
 
+def coding(**config) -> StoredRun:
+    """An unfinished run of `python -m mdl`."""
+    return StoredRun(Path("mdl-x"), result(**config).config, None, "interrupted")
+
+
 def models_of(comparison: Comparison) -> list[str]:
     return [*dict.fromkeys(str(entry["model"]) for entry in comparison.rows)]
 
@@ -76,7 +81,7 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     config = stored_run(tmp_path, [0], [1.0]).config | {"seeds": [0]}
-    started = StoredRun(tmp_path / "x", config, None, "interrupted")
+    started = StoredRun(tmp_path / "train-x", config, None, "interrupted")
     assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
@@ -112,8 +117,8 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert [grid.names.title for grid in grids] == [f"train: digits, {setting}" for setting in settings]
     assert [models_of(grid) for grid in grids] == [["mlp"]] * 3
     assert [erasers_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
-    coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
-    (grid,) = arrange(stored(coded))  # but not those that differ in the code of the labels
+    coded = [coding(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
+    (grid,) = arrange(coded)  # but not those that differ in the code of the labels
     assert grid.rows[0]["setting"] == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
@@ -125,7 +130,8 @@ def test_headings_are_written_as_people_write_them() -> None:
     quick = {"train": keys("train", "quick")}
     assert heading(**quick) == "Digits, quick"
     assert heading(train=keys("train", "default")) == "Digits"
-    assert heading(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default")) == "CIFAR-10, quick training"
+    (coded,) = arrange([coding(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default"))])
+    assert coded.names.heading == "CIFAR-10, quick training"
     assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
 
 

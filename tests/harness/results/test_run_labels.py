@@ -17,9 +17,9 @@ def texts(descriptions: list[dict], named: tuple[str, ...]) -> list[str]:
     return [str(label) for label in labels(descriptions, named)]
 
 
-def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None:
+def test_labels_leave_out_what_most_runs_share_of_a_row_s_options() -> None:
     settings = [(300, 0.0), (300, 0.1), (300, 0.0), (1000, 0.0)]
-    runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
+    runs = [{"model": {"name": "mlp"}, "row": {"examples": n, "noise": noise}} for n, noise in settings]
     assert texts(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
     assert texts(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
 

@@ -9,30 +9,30 @@ PARTS: Options = {"model": {"name": "mlp"}, "eraser": {"name": "gradient"}}
 
 def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
     config = PARTS | {"train": keys("train", "quick"), "mdl": keys("mdl", "paper"), "dtype": "float32"}
-    assert setting(config) == {"train": "quick", "mdl": "paper"}
+    assert setting(config, "mdl") == {"train": "quick", "mdl": "paper"}
     config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
-    assert as_text(setting(config)) == "train=quick, train.max_epochs=5, mdl=paper"
-    assert as_text(setting(PARTS | {"train": config["train"], "dtype": "float64"})).endswith("dtype=float64")
-    assert setting(PARTS | {"train": keys("train", "quick") | {"betas": (0.9, 0.999)}}) == {"train": "quick"}
+    assert as_text(setting(config, "mdl")) == "train=quick, train.max_epochs=5, mdl=paper"
+    assert as_text(setting(PARTS | {"train": config["train"], "dtype": "float64"}, "train")).endswith("dtype=float64")
+    assert setting(PARTS | {"train": keys("train", "quick") | {"betas": (0.9, 0.999)}}, "train") == {"train": "quick"}
 
 
 def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
     """`mdl=quick mdl.num_chunks=4` is the run of `mdl.num_chunks=4`: their block code differs in nothing else."""
     for choice in ("default", "quick"):
-        assert as_text(setting(PARTS | {"mdl": keys("mdl", choice) | {"num_chunks": 4}})) == "mdl.num_chunks=4"
-    assert as_text(setting(PARTS | {"mdl": keys("mdl", "quick")})) == "mdl=quick"
+        assert as_text(setting(PARTS | {"mdl": keys("mdl", choice) | {"num_chunks": 4}}, "mdl")) == "mdl.num_chunks=4"
+    assert as_text(setting(PARTS | {"mdl": keys("mdl", "quick")}, "mdl")) == "mdl=quick"
     replayed = PARTS | {
         "mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}
     }  # whose streams are quick's alone
-    assert setting(replayed) == {"mdl": "quick", "mdl.num_chunks": 4, "mdl.code": "replay"}
+    assert setting(replayed, "mdl") == {"mdl": "quick", "mdl.num_chunks": 4, "mdl.code": "replay"}
 
 
 def test_a_rate_that_a_preset_has_for_the_eraser_is_no_other_setting() -> None:
     rates = {"lr": 1e-4, "betas": [0.95, 0.999], "warmup_steps": 1000}
     published = PARTS | {"train": keys("train", "published") | rates}
-    assert setting(published) == {"train": "published"}
-    assert setting(published | {"eraser": {"name": "control"}}) == {"train": "published", "train.lr": 1e-4}
+    assert setting(published, "train") == {"train": "published"}
+    assert setting(published | {"eraser": {"name": "control"}}, "train") == {"train": "published", "train.lr": 1e-4}
     published["train"]["published"] = {"patience_epochs": 100, "backtrack": False}  # of before an option came
-    assert as_text(setting(published)) == (
+    assert as_text(setting(published, "train")) == (
         "train=published, train.published.backtrack=false, train.published.share_saved_state=false"
     )

@@ -23,6 +23,7 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
         "dataset": {"name": "d"},
         "eraser": {"name": eraser},
         "model": {"name": "m", "depth": depth},
+        "sample_info": {},
         "runs_dir": "nowhere",
     }
     seeds = [first_seed + i for i in range(len(scores))]
