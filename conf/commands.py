@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Members:
-    """Where a command's package has what others need of it, as qualified names.
+    """The parts of a command's package that other packages use, by qualified name.
 
     Attributes:
         config: class of its configuration, a `conf.schema.Config` with a section of the command's name.

@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of its numbers in CSV begin with."""
+        """The first part of the names of its numbers in CSV."""
         return self.value if self.by == "eraser" else f"{self.value}_{self.by}"
 
     @property

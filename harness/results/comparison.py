@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,8 @@ def differences(
     controls = measured[is_baseline[measured.index]]
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
-        same_code = [not changed_code(group["code"].iloc[0], code) for code in controls["code"]]
+        code = _code(group["code"].iloc[0])
+        same_code = [not changed_code(code, _code(other)) for other in controls["code"]]
         control = controls[(controls[by[0]] == key[0]) & np.array(same_code, bool)].drop_duplicates("seed")
         pairs = group[["seed", value]].merge(control[["seed", value]], on="seed", suffixes=("", "_control"))
         if len(pairs):
@@ -48,16 +50,21 @@ def differences(
     return by_group
 
 
-Code = Sequence[tuple[str, int | str]]  # names and versions or digests: column `code` of `Results.runs`
+Code = Mapping[str, int | str]  # versions, or digests of a user's modules, by name: `Result.code`
 
 
 def changed_code(first: Code, second: Code) -> list[str]:
-    """Return the names of the code that two runs share, and that changed between them.
+    """Return the names of the code that two runs share and that differs between them.
 
-    The code of your own class is a digest of every module that it imports, which says nothing beside a version.
+    A version and a digest of the same name cannot be compared, and do not count as different.
     """
-    now = dict(second)
-    return [name for name, of in first if name in now and type(now[name]) is type(of) and now[name] != of]
+    shared = [name for name in first if type(first[name]) is type(second.get(name))]
+    return [name for name in shared if first[name] != second[name]]
+
+
+def _code(text: str) -> Code:
+    """Return the code of a run from column `code` of `Results.runs`, which is JSON."""
+    return json.loads(text)
 
 
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -85,7 +92,7 @@ def _is_control(other: StoredRun, run: StoredRun) -> bool:
     if theirs is None or ours is None or theirs.named("eraser") != "control" or {*other.seeds} != {*run.seeds}:
         return False
     data = (other.data, run.data) if other.data and run.data else (None, None)
-    return pair_id(theirs, data[0]) == pair_id(ours, data[1]) and not changed_code(other.code, run.code)
+    return pair_id(theirs, data[0]) == pair_id(ours, data[1]) and not changed_code(theirs.code, ours.code)
 
 
 def compare(
@@ -129,6 +136,8 @@ def compare(
         raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
     baseline = baseline or "control"
     equal, group = _PAIRED_BY[by]
+    if "code" not in runs:  # a frame of an earlier version, or with columns selected
+        runs = runs.assign(code="{}")
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
     measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline

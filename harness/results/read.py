@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +54,9 @@ class StoredRun:
         return None if self.result is None else self.result.data
 
     @property
-    def code(self) -> list[tuple[str, int | str]]:
-        """Names and versions or digests of the code that computed it; none while it has not finished."""
-        return [] if self.result is None else sorted(self.result.code.items())
+    def code(self) -> Mapping[str, int | str]:
+        """Versions and digests of the code that computed it, by name; none while it has not finished."""
+        return {} if self.result is None else self.result.code
 
     @property
     def started(self) -> float:
