@@ -27,8 +27,8 @@ from erasure.inputs import (
     values_per_example,
     whole_number,
 )
-from erasure.moment_accumulator import Accumulator, exact_dtype
-from erasure.moment_files import explained, require_sums, stored_precision
+from erasure.moment_accumulator import Accumulator
+from erasure.moment_files import explained, require_sums
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 
@@ -57,7 +57,6 @@ class ConceptMoments:
         concepts: number of columns of z, or of each concept by name. A concept of k > 1 columns also takes
             integers in 0..k-1, one per example.
         device: where the sums live, and where batches are brought to.
-        precision: of products of examples; see `ClassMoments`.
 
     Raises:
         ValueError: no coordinate, or a concept without a column.
@@ -78,7 +77,6 @@ class ConceptMoments:
         concepts: int | Mapping[str, int],
         *,
         device: torch.device | str | None = None,
-        precision: torch.dtype = torch.float64,
     ) -> None:
         sizes = concepts if isinstance(concepts, Mapping) else {SINGLE: concepts}
         named = {name: whole_number(size, f"concepts[{name!r}]") for name, size in sizes.items()}
@@ -89,7 +87,7 @@ class ConceptMoments:
             raise ValueError(f"concepts={concepts}: each concept needs at least one column")
         self.dim, self.concepts = dim, named
         width = dim + sum(named.values())
-        self._joint = Accumulator(width, 1, device=device, pooled=True, precision=precision)  # of vectors (x, z)
+        self._joint = Accumulator(width, 1, device=device, pooled=True)  # of vectors (x, z)
 
     @classmethod
     def fit(cls, x: Any, z: Any, *, dim: int | None = None, device: torch.device | str | None = None) -> Self:
@@ -123,13 +121,12 @@ class ConceptMoments:
         x = as_tensor(x, "x", examples=True)
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
-        device, precision = self._joint.device, self._joint.precision
+        device = self._joint.device
         concept = columns(z, leading, self.concepts)
-        require_range(rows, "x", precision)
+        require_range(rows, "x")
         for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
-            require_range(part, _label(name, self.concepts), precision)
-        dtype = exact_dtype(rows, concept, precision)
-        joint = torch.cat([rows.to(device, dtype), concept.to(device, dtype)], 1).detach()
+            require_range(part, _label(name, self.concepts))
+        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1).detach()
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
@@ -168,8 +165,7 @@ class ConceptMoments:
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""
-        precision = str(self._joint.precision).removeprefix("torch.")
-        about = {"dim": self.dim, "concepts": self.concepts, "precision": precision}
+        about = {"dim": self.dim, "concepts": self.concepts}
         save_tensors(Path(path), self._joint.state_dict(), {"concept_moments": about})
 
     @classmethod
@@ -186,7 +182,7 @@ class ConceptMoments:
             dim, concepts = about["dim"], about["concepts"]
             width = dim + sum(whole_number(size, name) for name, size in concepts.items())
             require_sums(tensors, width, 1, pooled=True)  # before as many columns as it claims are allocated
-            moments = cls(dim, concepts, device=device, precision=stored_precision(about))
+            moments = cls(dim, concepts, device=device)
             moments._joint.load_state_dict(tensors)
             return moments
 

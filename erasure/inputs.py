@@ -26,7 +26,7 @@ _WIDER = {
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # values whose squares the dtype can hold
+_LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -335,21 +335,19 @@ def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> No
         )
 
 
-def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
-    """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
+def require_range(values: Tensor, name: str) -> None:
+    """Raise ValueError for values that are not finite, or whose squares float64 cannot hold.
 
     Waits once for the device.
 
     Args:
         values: examples or a concept, [n, ...].
         name: their name in error messages.
-        precision: dtype of the squares.
     """
     if not values.is_floating_point() or not values.numel():
         return
-    low, high = _RANGES[precision]
     size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
-    if low < size < high:
+    if _LEAST < size < _LARGEST:
         return
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
@@ -358,7 +356,7 @@ def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
             f"{name} holds values that are not finite (NaN or infinity), first in example {first}: clean them"
         )
     largest = float(values.abs().max())
-    if size >= high:
+    if size >= _LARGEST:
         raise ValueError(
             f"{name} has values as large as {largest:.0e}, whose squares overflow: divide all by one number"
         )

@@ -68,7 +68,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     rows, labels, _ = labelled_rows(x, z)
     if not rows.is_floating_point():
         raise ValueError(f"x holds integers ({x.dtype}): a counterpart is drawn in its dtype; pass floating numbers")
-    require_range(rows, "x", torch.float64)
+    require_range(rows, "x")
     present, counts = labels.unique(return_counts=True)
     if int(counts.min()) < 2:
         raise ValueError(

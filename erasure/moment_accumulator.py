@@ -18,16 +18,9 @@ from erasure.torch_modes import ordinary_tensors, without_autocast
 _POOLED_ROWS = 2048  # float64 rows at once; 4,096 are a quarter slower on a CPU at d = 768, as memory is mapped anew
 _POOLED_BYTES = 2**26  # at once on another device, or more, because the host waits for each block of rows
 _POOLED_BLOCK = 192  # columns; a tenth faster at d = 768 than the default of `gram`, on whose digits stored runs depend
+_EPS = torch.finfo(torch.float64).eps
 Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
-
-
-def exact_dtype(x: Tensor, others: Tensor, precision: torch.dtype) -> torch.dtype:
-    """Return the precision of products if it holds examples x and other float64 values exactly, or else float64."""
-    if precision == torch.float64:
-        return precision
-    narrow = x.is_floating_point() and torch.promote_types(x.dtype, precision) == precision
-    return precision if narrow and torch.equal(others.to(precision).double(), others) else torch.float64
 
 
 class Accumulator:
@@ -43,18 +36,15 @@ class Accumulator:
         *,
         device: torch.device | str | None = None,
         pooled: bool = False,
-        precision: torch.dtype = torch.float64,
     ) -> None:
         dim, num_classes = whole_number(dim, "dim"), whole_number(num_classes, "num_classes")
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
         if num_classes < self.min_classes:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
-        if precision not in ((torch.float32, torch.float64) if pooled else (torch.float64,)):
-            raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
-        self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
-        self._epsilon = torch.finfo(precision).eps
+        self.dim, self.num_classes, self.pooled = dim, num_classes, pooled
+        self._epsilon = _EPS
         self._sizes = [0] * num_classes
         # Far from zero the rounding of a mean may exceed the differences between examples. Sums are therefore taken
         # about one example of each class. 8-bit images have exact sums, and are summed about zero.
@@ -78,7 +68,7 @@ class Accumulator:
 
     @property
     def epsilon(self) -> float:
-        """Relative precision of the least precise examples, at best that of float64 or `precision`."""
+        """Relative precision of the least precise examples, at best that of float64."""
         return self._epsilon
 
     @property
@@ -137,7 +127,7 @@ class Accumulator:
 
     def _require_values(self, rows: Tensor, labels: Tensor) -> None:
         require_labels(labels, self.num_classes)
-        require_range(rows, "x", self.precision)
+        require_range(rows, "x")
 
     def note_precision(self, dtype: torch.dtype) -> None:
         """Record the dtype of examples, for `epsilon`."""
@@ -219,13 +209,11 @@ class Accumulator:
             )
             seen = (class_counts > 0)[:, None]
             self._origins.copy_(torch.where(seen & ~known, x[first].double(), self._origins))
-        dtype = exact_dtype(x, self._origins, self.precision)
-        origins = self._origins.to(dtype)[z]
-        x = torch.sub(x.to(dtype), origins, out=origins)  # memory for one batch, not two
-        x = x.to(self.precision)  # differences from origins are small, whereas x may be far from zero
+        origins = self._origins[z]
+        x = torch.sub(x.double(), origins, out=origins)  # memory for one batch, not two
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
         class_counts = class_counts.double()
-        means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
+        means = hot.T @ x / class_counts.clamp(min=1)[:, None]
         shift = (means - self._offsets) * (class_counts > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device, non_blocking=True)
         fraction = class_counts / (before + class_counts).clamp(min=1)
@@ -333,8 +321,7 @@ class Accumulator:
         """
         require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
         self._sizes = tensors["sizes"].tolist()
-        stored = float(tensors.get("epsilon", 0.0))  # files of 0.3.0 have none
-        self._epsilon = max(torch.finfo(self.precision).eps, stored)
+        self._epsilon = max(_EPS, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
         self._pending, self._pending_rows, self._unchecked = [], 0, False
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")
