@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from erasure.polar import polar_factor, rough_polar_factor
 from erasure.relaxed_transport import relaxed_transport_map
@@ -179,34 +178,10 @@ def test_bad_weights_and_too_few_rounds_are_errors() -> None:
         barycenter(sigmas, tolerance=1e-15, max_rounds=2)
 
 
-def differentiable(*shape: int) -> Tensor:
-    root = torch.randn(*shape, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return (root @ root.mT).requires_grad_()
-
-
-def symmetric(function):
-    return lambda a, b: function((a + a.mT) / 2, (b + b.mT) / 2)
-
-
 @pytest.mark.parametrize("function", [transport_map, bures_distance])
-@pytest.mark.parametrize("source", ["any", "identity", "batch"])
-def test_gradients_are_those_of_finite_differences(function, source: str) -> None:
-    first = torch.eye(4, dtype=torch.float64, requires_grad=True) if source == "identity" else differentiable()
-    second = differentiable(2)[1 if source == "any" else slice(None)].detach().requires_grad_()
-    assert gradcheck(symmetric(function), (first, second))
-
-
-def test_the_gradient_at_no_distance_is_zero() -> None:
-    one = torch.eye(3, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(bures_distance(one, torch.eye(3, dtype=torch.float64)), one)
-    assert not gradient.any()
-
-
-@pytest.mark.parametrize("function", [transport_map, bures_distance])
-def test_singular_covariances_have_none(function) -> None:
-    singular = torch.diag(torch.tensor([1.0, 2.0, 0.0], dtype=torch.float64)).requires_grad_()
-    with pytest.raises(ValueError, match="without full rank has no gradient"):
-        function(singular, singular.detach() / 2).sum().backward()
+def test_no_gradient_passes(function) -> None:
+    first, second = covariances(2).requires_grad_()
+    assert not function(first, second).requires_grad
 
 
 ONE = torch.eye(3, dtype=torch.float64)
