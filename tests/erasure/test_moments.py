@@ -85,6 +85,16 @@ def test_bad_data_is_refused_by_name(x: torch.Tensor, z: torch.Tensor, complaint
         ClassMoments(5, 3).update(x, z)
 
 
+@pytest.mark.parametrize(("value", "label"), [(torch.nan, 0), (0.0, 7)])
+def test_a_wrong_batch_is_left_out(value: float, label: int) -> None:
+    x, z = random_data(3)
+    moments, wrong = ClassMoments(5, 3).update(x[:30], z[:30]), x[30:].clone()
+    wrong[4] += value
+    with pytest.raises(ValueError, match=r"not finite .* in example 4|label 7 is out of range"):
+        moments.update(wrong, torch.cat([z[30:-1], z[-1:] + label]))
+    equal(moments.update(x[30:], z[30:]), ClassMoments.fit(x, z))
+
+
 def test_one_number_per_example_still_needs_a_dimension_of_its_own() -> None:
     with pytest.raises(ValueError, match=r"shape \(4,\): expected \[n, ...\] with 1 values"):
         ClassMoments(1, 2).update(torch.ones(4), torch.tensor([0, 1, 0, 1]))
