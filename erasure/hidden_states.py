@@ -97,8 +97,8 @@ def fit_layers(
     """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
-    there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
-    connection bypasses them, a pass starts from the input of the network again. If a module changes an
+    there is fitted, with its states in memory. If there is no room for them, or a skip connection bypasses them, a pass
+    starts from the input of the network again. If a module changes an
     attribute or a buffer of its own, all passes are repeated from the input; so they are if the first batch has other
     states when it passes through the whole network in the end.
 
@@ -216,7 +216,7 @@ class _Batches:
         if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
             try:
                 one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
-            except OSError as error:
+            except MemoryError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
                         f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"
