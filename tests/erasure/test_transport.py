@@ -211,14 +211,12 @@ NO_COVARIANCES = {
 @pytest.mark.parametrize("name", NO_COVARIANCES)
 def test_matrices_that_are_no_covariances_are_refused(name: str) -> None:
     matrix, said = NO_COVARIANCES[name]
-    eigen = torch.linalg.eigh(ONE)
     for call in (
         lambda: bures_distance(matrix, ONE),
         lambda: bures_distance(ONE, matrix),
         lambda: transport_map(matrix, ONE),
         lambda: transport_map(ONE, matrix),
         lambda: barycenter(matrix[None].expand(2, *matrix.shape)),
-        lambda: relaxed_transport_map(matrix, eigen, 1.0),
     ):
         with pytest.raises(ValueError, match=said):
             call()
@@ -283,19 +281,10 @@ def test_shapes_that_do_not_match_are_named() -> None:
         bures_distance(ONE, torch.eye(4))
     with pytest.raises(ValueError, match=r"covariances has shape \[3, 3\]: expected one per class"):
         barycenter(ONE)
-    with pytest.raises(ValueError, match="target is of 4 coordinates, source of 3"):
-        relaxed_transport_map(ONE, torch.linalg.eigh(torch.eye(4)), 1.0)
-    with pytest.raises(ValueError, match="target has the eigenvalue -2"):
-        relaxed_transport_map(ONE, (torch.tensor([-2.0, 1.0, 1.0]).double(), ONE), 1.0)
-    with pytest.raises(ValueError, match="weight=-1"):
-        relaxed_transport_map(ONE, torch.linalg.eigh(ONE), -1.0)
 
 
 def test_matrices_without_a_polar_factor_are_refused() -> None:
     for factor in (polar_factor, rough_polar_factor):
-        for wrong, said in ((ONE.long(), "int64"), (ONE.to(torch.complex128), "complex128"), (ONE[0], r"shape \[3\]")):
-            with pytest.raises(ValueError, match=f"{said}.*: a polar factor is that of"):
-                factor(wrong)
         with pytest.raises(ValueError, match="not finite"):
             factor(torch.full((3, 3), math.nan))
         assert factor(torch.empty(3, 0)).shape == (3, 0)
