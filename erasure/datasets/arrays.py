@@ -140,7 +140,7 @@ class Arrays(Source):
         if missing := [key for key in keys if key not in present]:
             raise ValueError(
                 f"path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
-                f"choose with {_keys_of(present)}"
+                "choose with x_key=NAME and y_key=NAME"
             )
         return present, arrays
 
@@ -233,16 +233,6 @@ class Arrays(Source):
 def _described(part: Tensor) -> str:
     c, h, w = part.shape[1:]
     return f"{c} columns" if h == w == 1 else f"images of {c}×{h}×{w}"
-
-
-def _keys_of(present: Sequence[str]) -> str:
-    """Return the options that select arrays, with the names of MedMNIST if the file has them."""
-    medmnist = {
-        "x_key": "train_images", "y_key": "train_labels", "test_x_key": "test_images", "test_y_key": "test_labels",
-    }  # fmt: skip
-    if {*medmnist.values()} <= {*present}:
-        return " ".join(f"{option}={name}" for option, name in medmnist.items())
-    return "x_key=NAME and y_key=NAME"
 
 
 def _read_npz(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
