@@ -15,9 +15,6 @@ from erasure.polar import gram
 from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
-_POOLED_ROWS = 2048  # float64 rows at once; 4,096 are a quarter slower on a CPU at d = 768, as memory is mapped anew
-_POOLED_BYTES = 2**26  # at once on another device, or more, because the host waits for each block of rows
-_POOLED_BLOCK = 192  # columns; a tenth faster at d = 768 than the default of `gram`, on whose digits stored runs depend
 _EPS = torch.finfo(torch.float64).eps
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
@@ -151,8 +148,7 @@ class Accumulator:
     def _add_rows(self, x: Tensor, z: Tensor) -> None:
         """Add examples to the sums, class by class or pooled."""
         if self.pooled:
-            at_once = max(_POOLED_ROWS, 0 if self.device.type == "cpu" else _POOLED_BYTES // (8 * self.dim))
-            for batch, labels in zip(x.split(at_once), z.split(at_once), strict=True):
+            for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
                 self._add_pooled(batch.to(self._offsets.device), labels)
             return
         members_of = z.argsort(stable=True).to(x.device).split(z.bincount(minlength=self.num_classes).tolist())
@@ -182,7 +178,7 @@ class Accumulator:
         shift = (means - self._offsets) * (class_counts > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device, non_blocking=True)
         fraction = class_counts / (before + class_counts).clamp(min=1)
-        self._scatters[0] += gram(x, least=_POOLED_BLOCK)
+        self._scatters[0] += gram(x)
         self._scatters[0].addmm_((shift * (before * fraction)[:, None]).T, shift)
         self._scatters[0].addmm_((means * class_counts[:, None]).T, means, alpha=-1)
         self._offsets += shift * fraction[:, None]

@@ -98,14 +98,10 @@ def _series_step(x: Tensor, excess: Tensor) -> Tensor:
     return x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
 
 
-def gram(x: Tensor, least: int = _BLOCK) -> Tensor:
-    """Return XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product.
-
-    Columns are halved down to blocks of `least` or more, on a GPU of 1,024 or more.
-    """
-    least = least if x.device.type == "cpu" else max(least, _GPU_BLOCK)
+def gram(x: Tensor) -> Tensor:
+    """Return XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product."""
     product = x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-1])
-    _fill_gram(product, x, least)
+    _fill_gram(product, x, _BLOCK if x.device.type == "cpu" else _GPU_BLOCK)
     return product
 
 
