@@ -62,29 +62,6 @@ def test_moments_by_merging_shards_are_moments_at_once(seed: int, cuts: list[int
     torch.testing.assert_close(merged.covariances, at_once.covariances, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("x", "z", "complaint"),
-    [
-        (torch.ones(5), torch.tensor([0, 1, 2, 1, 0]), r"z has shape \(5,\): expected one label per example, \[\]"),
-        (torch.ones(4), torch.tensor([0, 1, 2, 1]), r"shape \(4,\): expected \[n, ...\] with 5 .*, or \[..., 5\]"),
-        (torch.ones(4, 5), torch.tensor([0.0, 1, 2, 1]), "labels are integers"),
-        (
-            torch.full((4, 5), torch.inf),
-            torch.tensor([0, 1, 2, 1]),
-            "x holds values that are not finite .*, first in example 0",
-        ),
-        (
-            torch.full((4, 5), -torch.inf),
-            torch.tensor([0, 1, 2, 1]),
-            "x holds values that are not finite .*, first in example 0",
-        ),
-    ],
-)
-def test_bad_data_is_refused_by_name(x: torch.Tensor, z: torch.Tensor, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        ClassMoments(5, 3).update(x, z)
-
-
 @pytest.mark.parametrize(("value", "label"), [(torch.nan, 0), (0.0, 7)])
 def test_a_wrong_batch_is_left_out(value: float, label: int) -> None:
     x, z = random_data(3)
