@@ -218,10 +218,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: TruncatedQleaceEraser.fit(X, Z, shrinkage="oas"),
         "shrinkage='oas': choose True or False",
     ),
-    "one admissible value": (
-        lambda: certify(X, X, Z, admissible=0.5),  # pyright: ignore[reportCallIssue, reportArgumentType]
-        "admissible=0.5: give the least and the largest",
-    ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }
 
