@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import factor_map
+from erasure.barycenter_search import transport
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor, labelled_rows, require_range
 from erasure.moments import ClassMoments
-from erasure.polar import polar_factor
 
 
 class Examples(NamedTuple):
@@ -119,10 +118,7 @@ def _swap(x: Tensor, z: Tensor, generator: torch.Generator) -> Examples:
     for j, rows in classes.items():
         for t in targets[rows].unique().tolist():
             chosen = rows[targets[rows] == t]
-            root = factors[t].matrix
-            rotation = polar_factor(factors[j].multiply_transposed(root))
-            move = factor_map(factors[j], root, rotation)
-            moved[chosen] = moments.means[t] + (x[chosen] - moments.means[j]) @ move.T
+            moved[chosen] = moments.means[t] + (x[chosen] - moments.means[j]) @ transport(factors[j], factors[t]).T
     return Examples(moved, targets)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import align, factor_map
+from erasure.barycenter_search import align, transport
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor
 from erasure.polar import polar_factor
@@ -165,8 +165,7 @@ def _map(source: Tensor, target: Tensor) -> Tensor:
     a, b = CovarianceFactor(source), CovarianceFactor(target)
     if b.rank > a.rank:
         raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
-    root = b.matrix
-    return factor_map(a, root, polar_factor(a.multiply_transposed(root)))
+    return transport(a, b)
 
 
 def _distance(first: Tensor, second: Tensor) -> Tensor:
