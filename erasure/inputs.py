@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS_AT_ONCE = 8192
 _NUMERIC = "biuf"  # kinds of NumPy arrays that torch can hold
-_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+_NUMBERS = (int, float, complex, np.number, np.bool_)
 _TENSORS = {
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
@@ -58,12 +58,13 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
         if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
             parts = [part.double() for part in parts]
         values = torch.stack(parts)
-    if isinstance(values, Tensor):
-        values = _plain(values, name)
-        return values if examples else values.detach()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
-        return _plain(torch.as_tensor(_numeric_array(values, name, examples=examples)), name)
+    if not isinstance(values, Tensor):
+        array = _numeric_array(values, name, examples=examples)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
+            values = torch.as_tensor(array)
+    values = _plain(values, name)
+    return values if examples else values.detach()
 
 
 def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
@@ -159,8 +160,6 @@ def is_categorical(values: Any) -> bool:
 
 def _plain(values: Tensor, name: str) -> Tensor:
     """Return a tensor in a dtype that torch computes with; raise ValueError unless it is dense, real and unmasked."""
-    if values.is_quantized:
-        raise ValueError(f"{name} is a quantized tensor: pass {name}.dequantize()")
     if hasattr(values, "get_mask"):
         raise ValueError(f"{name} is a masked tensor: drop or fill in what is masked, then pass {name}.get_data()")
     if values.is_nested:
@@ -203,8 +202,6 @@ def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
         raise ValueError(
             f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
         )
-    if isinstance(unsupported, complex | np.complexfloating):
-        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     raise _not_numbers(unsupported, name, examples=examples)
 
 

@@ -38,10 +38,6 @@ BATCHES = [(X.float(), Z)]
 fit, quadratic = LeaceEraser.fit, QleaceEraser.fit
 
 
-def quantized() -> torch.Tensor:
-    return torch.quantize_per_tensor(X.float(), 0.1, 0, torch.qint8)
-
-
 def nested() -> torch.Tensor:
     return torch.nested.nested_tensor([X[0], X[1, :2]])
 
@@ -80,7 +76,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a complex concept": (lambda: fit(X, Z + 1j), "z is complex: pass real and imaginary parts as separate"),
     "a complex object": (lambda: fit(X, np.array([1j, 2] * 30, dtype=object)), "z is complex: pass real and"),
     "a masked tensor": (lambda: fit(X, masked_tensor(X[:, 0], X[:, 0] > 0)), "z is a masked tensor: drop or fill in"),
-    "a quantized tensor": (lambda: fit(quantized(), Z), r"x is a quantized tensor: pass x.dequantize\(\)"),
     "a nested tensor": (lambda: fit(nested(), Z), "x is a nested tensor: give each example as many values"),
     "8-bit floats": (lambda: fit(X.to(torch.float8_e5m2), Z), "x has dtype torch.float8_e5m2: convert it to float32"),
     "tensors of different shapes": (lambda: fit([X[0], X[1, :2]], [0, 1]), "x holds tensors of different shapes"),  # pyright: ignore[reportArgumentType]
