@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -204,9 +203,7 @@ class Eraser(ABC):
         erased = self._erase(rows, labels).reshape(values.shape)
         if isinstance(x, Tensor):
             return erased
-        array = as_array(erased, "x", examples=True)
-        longdouble = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype.itemsize > 8  # computed in float64
-        return array.astype(x.dtype) if longdouble else array  # pyright: ignore[reportReturnType] as x is
+        return as_array(erased, "x", examples=True)  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
         """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""

@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: AlfQleaceEraser.fit(X, Z, num_directions=1.5),
         "num_directions=1.5: give a whole number",
     ),
-    "a boolean tolerance": (lambda: fit(X, Z, rank_tolerance=True), "rank_tolerance=True: a fraction of the largest"),
+    "a boolean tolerance": (lambda: fit(X, Z, rank_tolerance=True), "rank_tolerance=True: give a number"),
     "labels from 1 for QLEACE": (lambda: quadratic(X, Z + 1), "labels start at 0; subtract the smallest label"),
     "labels of -1 and 1": (lambda: fit(X, 2 * (Z % 2) - 1), "label -1 is out of range: labels run from 0 to 1"),
     "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop"),
