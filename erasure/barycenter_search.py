@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from erasure.covariance_factor import CovarianceFactor
-from erasure.polar import orthonormalise, rough_polar_factor
+from erasure.polar import orthonormalise, polar_factor, rough_polar_factor
 from erasure.progress import report_progress
 from erasure.torch_modes import without_autocast
 
@@ -120,6 +120,12 @@ def _start(average: Tensor, rank: int | None) -> Tensor:
         return whole.matrix
     values, vectors = torch.linalg.eigh(average)
     return vectors[:, -rank:] * values[-rank:].sqrt()
+
+
+def transport(source: CovarianceFactor, target: CovarianceFactor) -> Tensor:
+    """Return the optimal linear map A [d, d] from one covariance to another, or as near to it as its rank allows."""
+    root = target.matrix
+    return factor_map(source, root, polar_factor(source.multiply_transposed(root)))
 
 
 def factor_map(source: CovarianceFactor, root: Tensor, rotation: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Certificate:
         covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, with Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
         out_of_range: fraction of erased values that are not admissible: pixels outside [0, 1], with z-scoring undone.
-            None if `certify` was called without `admissible`.
+            None in a certificate of `certify`, which knows no range.
         rounding: effect on the gaps of rounding values once to the stored dtype.
         linear_r2: share of the variance of one-hot labels explained by the best linear prediction, fitted to the split
             itself. It does not depend on scale, whereas the gaps miss directions of little variance.
@@ -116,12 +116,7 @@ def certify(
 ) -> ConceptCertificate: ...
 @overload
 def certify(
-    original: Tensor | np.ndarray,
-    erased: Tensor | np.ndarray,
-    z: Any,
-    reference: ClassMoments,
-    *,
-    admissible: tuple[Tensor | np.ndarray | float, Tensor | np.ndarray | float] | None = None,
+    original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any, reference: ClassMoments
 ) -> Certificate: ...
 @overload
 def certify(original: Tensor | np.ndarray, erased: Tensor | np.ndarray, z: Any) -> Certificate | ConceptCertificate: ...
@@ -130,8 +125,6 @@ def certify(
     erased: Tensor | np.ndarray,
     z: Any,
     reference: ClassMoments | ConceptMoments | None = None,
-    *,
-    admissible: tuple[Tensor | np.ndarray | float, Tensor | np.ndarray | float] | None = None,
 ) -> Certificate | ConceptCertificate:
     """Measure the information about a concept that remains in one split of erased examples.
 
@@ -141,7 +134,6 @@ def certify(
         z: labels, or a concept in any form that `ConceptMoments` takes, with a value for each example or vector. If
             `reference` has moments of vectors [d], vectors may also share a value along leading axes.
         reference: moments of the training split before erasure; those of `original` by default.
-        admissible: least and largest admissible value, for all coordinates or for each, [1, ...]; (0, 1) for pixels.
 
     Returns:
         Gaps, R² and orders for classes; R² of the best linear prediction for other concepts.
@@ -171,7 +163,6 @@ def certify(
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
     after = ClassMoments.fit(rows, labels, num_classes=reference.num_classes, device=total.device)
-    outside = None if admissible is None else out_of_range(erased, *_ends(admissible, erased))
     return class_certificate(
         rows,
         labels,
@@ -179,19 +170,9 @@ def certify(
         mean=reference.mean,
         total=total,
         edit=edit,
-        outside=outside,
+        outside=None,
         whitening=whitening_of(after),
     )
-
-
-def _ends(admissible: Any, erased: Tensor) -> tuple[Tensor | float, Tensor | float]:
-    """Return the least and the largest admissible value, numbers or tensors on the device of the examples."""
-    if not isinstance(admissible, tuple | list) or len(admissible) != 2:
-        raise ValueError(f"admissible={admissible!r:.60}: give the least and the largest value, (0, 1) for pixels")
-    low, high = (
-        end if isinstance(end, int | float) else as_tensor(end, "admissible").to(erased.device) for end in admissible
-    )
-    return low, high
 
 
 def class_certificate(

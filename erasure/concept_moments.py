@@ -27,18 +27,14 @@ from erasure.inputs import (
     values_per_example,
     whole_number,
 )
-from erasure.moment_accumulator import Accumulator, exact_dtype
-from erasure.moment_files import explained, require_sums, stored_precision
+from erasure.moment_accumulator import Accumulator
+from erasure.moment_files import explained, require_sums
 from erasure.moments import ClassMoments
 from erasure.store.checked_files import load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 
 SINGLE = "z"  # name of a concept without a name
-
-
-class NeedsClassesError(AttributeError, ValueError):
-    """A statistic of classes that the moments of a concept without classes do not have."""
 
 
 class ConceptMoments:
@@ -57,7 +53,6 @@ class ConceptMoments:
         concepts: number of columns of z, or of each concept by name. A concept of k > 1 columns also takes
             integers in 0..k-1, one per example.
         device: where the sums live, and where batches are brought to.
-        precision: of products of examples; see `ClassMoments`.
 
     Raises:
         ValueError: no coordinate, or a concept without a column.
@@ -78,7 +73,6 @@ class ConceptMoments:
         concepts: int | Mapping[str, int],
         *,
         device: torch.device | str | None = None,
-        precision: torch.dtype = torch.float64,
     ) -> None:
         sizes = concepts if isinstance(concepts, Mapping) else {SINGLE: concepts}
         named = {name: whole_number(size, f"concepts[{name!r}]") for name, size in sizes.items()}
@@ -89,7 +83,7 @@ class ConceptMoments:
             raise ValueError(f"concepts={concepts}: each concept needs at least one column")
         self.dim, self.concepts = dim, named
         width = dim + sum(named.values())
-        self._joint = Accumulator(width, 1, device=device, pooled=True, precision=precision)  # of vectors (x, z)
+        self._joint = Accumulator(width, 1, device=device, pooled=True)  # of vectors (x, z)
 
     @classmethod
     def fit(cls, x: Any, z: Any, *, dim: int | None = None, device: torch.device | str | None = None) -> Self:
@@ -123,13 +117,12 @@ class ConceptMoments:
         x = as_tensor(x, "x", examples=True)
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
-        device, precision = self._joint.device, self._joint.precision
+        device = self._joint.device
         concept = columns(z, leading, self.concepts)
-        require_range(rows, "x", precision)
+        require_range(rows, "x")
         for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
-            require_range(part, _label(name, self.concepts), precision)
-        dtype = exact_dtype(rows, concept, precision)
-        joint = torch.cat([rows.to(device, dtype), concept.to(device, dtype)], 1).detach()
+            require_range(part, _label(name, self.concepts))
+        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1).detach()
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
@@ -138,10 +131,8 @@ class ConceptMoments:
         """Add the moments of other examples with the same concepts, in any order, in place.
 
         Raises:
-            ValueError: another number of coordinates, other concepts, or moments of classes.
+            ValueError: another number of coordinates, or other concepts.
         """
-        if not isinstance(other, ConceptMoments):
-            raise ValueError(f"cannot merge {other!r:.100} into {self!r}: give ConceptMoments of the same concepts")
         if (other.dim, other.concepts) != (self.dim, self.concepts):  # whatever the order of their names
             raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
         joint = other._joint
@@ -168,8 +159,7 @@ class ConceptMoments:
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""
-        precision = str(self._joint.precision).removeprefix("torch.")
-        about = {"dim": self.dim, "concepts": self.concepts, "precision": precision}
+        about = {"dim": self.dim, "concepts": self.concepts}
         save_tensors(Path(path), self._joint.state_dict(), {"concept_moments": about})
 
     @classmethod
@@ -186,7 +176,7 @@ class ConceptMoments:
             dim, concepts = about["dim"], about["concepts"]
             width = dim + sum(whole_number(size, name) for name, size in concepts.items())
             require_sums(tensors, width, 1, pooled=True)  # before as many columns as it claims are allocated
-            moments = cls(dim, concepts, device=device, precision=stored_precision(about))
+            moments = cls(dim, concepts, device=device)
             moments._joint.load_state_dict(tensors)
             return moments
 
@@ -271,14 +261,6 @@ class ConceptMoments:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
         return f"{type(self).__name__} of {self.dim} dimensions and {{{sizes}}}, n={self.n}"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise NeedsClassesError(
-            f"moments of a concept without classes have no {name}: only LEACE, oracle LEACE and SPLINCE erase such a "
-            "concept; other erasers need ClassMoments, labels as integers from 0"
-        )
 
 
 def moments_of(

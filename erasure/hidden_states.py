@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,6 @@ from erasure.inputs import as_tensor, per_example, require_one_reading, single_c
 from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
-from erasure.progress import on_progress as reporting_to
 from erasure.progress import report_progress
 
 log = logging.getLogger(__name__)
@@ -90,15 +89,14 @@ def fit_layers(
     ignore_index: int = -100,
     inputs: bool = False,
     group: dist.ProcessGroup | None = None,
-    on_progress: Callable[[str, float, str], None] | None = None,
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
-    there is fitted, with its states in memory or in a temporary file. If there is no space for them, or a skip
-    connection bypasses them, a pass starts from the input of the network again. If a module changes an
+    there is fitted, with its states in memory. If there is no room for them, or a skip connection bypasses them, a pass
+    starts from the input of the network again. If a module changes an
     attribute or a buffer of its own, all passes are repeated from the input; so they are if the first batch has other
     states when it passes through the whole network in the end.
 
@@ -116,7 +114,6 @@ def fit_layers(
         ignore_index: label of examples or tokens to leave out.
         inputs: fit on the first input of the modules instead of the output.
         group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
-        on_progress: callback with the arguments of that of `erasure.on_progress`.
         eraser: class of eraser, fitted from moments, whose map needs no labels.
         options: options of the class.
 
@@ -145,7 +142,6 @@ def fit_layers(
     if model.training:
         log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
-    progress = reporting_to(on_progress) if on_progress else contextlib.nullcontext()
     warned = False  # once, not for every module
 
     def fitted(sweep: LayerSweep, several: "_Batches") -> dict[str, Eraser]:
@@ -170,7 +166,7 @@ def fit_layers(
                 attached.enter_context(Attachment(model, {name: erasers[name]}, inputs=inputs, report_idle=False))
         return erasers
 
-    with torch.inference_mode(False), torch.no_grad(), eager, progress:
+    with torch.inference_mode(False), torch.no_grad(), eager:
         several = _Batches(batches, z, mask, keep=len(modules) > 1)
         with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
             erasers = fitted(sweep, several)
@@ -216,7 +212,7 @@ class _Batches:
         if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
             try:
                 one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
-            except OSError as error:
+            except MemoryError as error:
                 if iter(self._batches) is self._batches:
                     raise ValueError(
                         f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"

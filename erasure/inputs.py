@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS_AT_ONCE = 8192
 _NUMERIC = "biuf"  # kinds of NumPy arrays that torch can hold
-_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+_NUMBERS = (int, float, complex, np.number, np.bool_)
 _TENSORS = {
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
@@ -26,7 +26,7 @@ _WIDER = {
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_RANGES = {torch.float64: (1e-150, 1e150), torch.float32: (1e-18, 1e18)}  # values whose squares the dtype can hold
+_LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -58,12 +58,13 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
         if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
             parts = [part.double() for part in parts]
         values = torch.stack(parts)
-    if isinstance(values, Tensor):
-        values = _plain(values, name)
-        return values if examples else values.detach()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
-        return _plain(torch.as_tensor(_numeric_array(values, name, examples=examples)), name)
+    if not isinstance(values, Tensor):
+        array = _numeric_array(values, name, examples=examples)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
+            values = torch.as_tensor(array)
+    values = _plain(values, name)
+    return values if examples else values.detach()
 
 
 def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
@@ -159,8 +160,6 @@ def is_categorical(values: Any) -> bool:
 
 def _plain(values: Tensor, name: str) -> Tensor:
     """Return a tensor in a dtype that torch computes with; raise ValueError unless it is dense, real and unmasked."""
-    if values.is_quantized:
-        raise ValueError(f"{name} is a quantized tensor: pass {name}.dequantize()")
     if hasattr(values, "get_mask"):
         raise ValueError(f"{name} is a masked tensor: drop or fill in what is masked, then pass {name}.get_data()")
     if values.is_nested:
@@ -203,8 +202,6 @@ def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
         raise ValueError(
             f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
         )
-    if isinstance(unsupported, complex | np.complexfloating):
-        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
     raise _not_numbers(unsupported, name, examples=examples)
 
 
@@ -335,21 +332,19 @@ def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> No
         )
 
 
-def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
-    """Raise ValueError for values that are not finite, or whose squares a dtype cannot hold.
+def require_range(values: Tensor, name: str) -> None:
+    """Raise ValueError for values that are not finite, or whose squares float64 cannot hold.
 
     Waits once for the device.
 
     Args:
         values: examples or a concept, [n, ...].
         name: their name in error messages.
-        precision: dtype of the squares.
     """
     if not values.is_floating_point() or not values.numel():
         return
-    low, high = _RANGES[precision]
     size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
-    if low < size < high:
+    if _LEAST < size < _LARGEST:
         return
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
@@ -358,7 +353,7 @@ def require_range(values: Tensor, name: str, precision: torch.dtype) -> None:
             f"{name} holds values that are not finite (NaN or infinity), first in example {first}: clean them"
         )
     largest = float(values.abs().max())
-    if size >= high:
+    if size >= _LARGEST:
         raise ValueError(
             f"{name} has values as large as {largest:.0e}, whose squares overflow: divide all by one number"
         )
@@ -423,15 +418,12 @@ def labelled_rows(
     column = single_column(z, leading)
     one_hot = column.ndim > 1 and not per_example(column, leading)
     k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    counted = num_classes is None and not one_hot  # which has checked the range
-    rows, labels = check_batch(x, z, dim, k, in_range=not counted)
+    rows, labels = check_batch(x, z, dim, k)
     assert labels is not None
     return rows, labels, k
 
 
-def check_batch(
-    x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
-) -> tuple[Tensor, Tensor | None]:
+def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> tuple[Tensor, Tensor | None]:
     """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None.
 
     Args:
@@ -440,8 +432,6 @@ def check_batch(
             integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
-        in_range: check the range of the labels, which waits for their device; if False, the caller does so with
-            `require_labels`.
 
     Raises:
         ValueError: names the value, what is allowed and what to change.
@@ -453,8 +443,7 @@ def check_batch(
     if z is None:
         return rows, None
     labels = _labels(as_tensor(z, "z"), leading, num_classes)
-    if in_range:
-        require_labels(labels, num_classes)
+    require_labels(labels, num_classes)
     return rows, labels
 
 

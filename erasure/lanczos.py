@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 _KRYLOV = 40  # products between two estimates of the eigenvalues
+_MAX_RESTARTS = 50  # after which the best pairs so far are returned
 
 
 def largest_eigenpairs(
@@ -14,7 +15,6 @@ def largest_eigenpairs(
     *,
     tolerance: float = 1e-8,
     rounding: float = 0.0,
-    max_restarts: int = 50,
 ) -> tuple[list[float], Tensor]:
     """Return the eigenvalue of largest magnitude of each of g symmetric operators, and its unit eigenvector.
 
@@ -26,14 +26,13 @@ def largest_eigenpairs(
         starts: first vectors [g, d], not orthogonal to the eigenvectors.
         tolerance: residual ‖A v - λ v‖ relative to |λ| at which to stop.
         rounding: size of the rounding errors of the operators; smaller residuals count as zero.
-        max_restarts: number of rounds of 40 products, after which the best pairs so far are returned.
 
     Returns:
         Values, and vectors [g, d].
     """
     steps = min(starts.shape[1], _KRYLOV)
     vectors, values = starts, starts.new_zeros(0)
-    for _ in range(max_restarts):
+    for _ in range(_MAX_RESTARTS):
         basis, small, left = _lanczos(multiply, vectors, steps)
         read = torch.cat([small, left[:, None, None].expand(-1, 1, steps)], 1).cpu()
         every, rotations = torch.linalg.eigh((read[:, :-1] + read[:, :-1].mT) / 2)

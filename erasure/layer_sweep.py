@@ -12,11 +12,8 @@ when one batch passes through the whole network in the end (`LayerSweep.confirms
 
 import contextlib
 import functools
-import shutil
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -110,39 +107,27 @@ class Stored:
 
 
 class Storage:
-    """Copies of tensors on their device, in main memory, or in mapped files, whichever has room first.
-
-    Half of the space that was free at the start is left free.
-    """
+    """Copies of tensors on their device, or in main memory. Half of what was free at the start is left free."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.gettempdir())
-        self._reserves: dict[torch.device | Path, float] = {}
+        self._reserves: dict[torch.device, float] = {}
 
     def keep(self, tensor: Tensor) -> Stored:
         """Store a copy.
 
         Raises:
-            OSError: no space is left.
+            MemoryError: there is no room.
         """
-        tensor, cpu = tensor.detach(), torch.device("cpu")
-        for device in dict.fromkeys([tensor.device, cpu]):
-            if self._has_room(device, free_bytes(device), tensor.nbytes):
+        tensor = tensor.detach()
+        for device in dict.fromkeys([tensor.device, torch.device("cpu")]):
+            free = free_bytes(device)
+            if free - tensor.nbytes >= self._reserves.setdefault(device, free / 2):
                 return Stored(tensor.to(device, copy=True), tensor.device)
-        if not tensor.numel() or not self._has_room(self._folder, shutil.disk_usage(self._folder).free, tensor.nbytes):
-            raise OSError(f"no room for {tensor.nbytes:,} bytes, neither in memory nor in {self._folder}")
-        with tempfile.NamedTemporaryFile(
-            dir=self._folder, prefix="hidden-states-"
-        ) as file:  # the mapping outlives the file
-            mapped_file = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
-        return Stored(mapped_file.view(tensor.shape).copy_(tensor), tensor.device)
+        raise MemoryError(f"no room for {tensor.nbytes:,} bytes")
 
     def keep_all(self, values: Any) -> Any:
         """Replace tensors in nested values by `Stored`; `restored` is the inverse."""
         return mapped(values, lambda leaf: self.keep(leaf) if isinstance(leaf, Tensor) else leaf)
-
-    def _has_room(self, where: torch.device | Path, free: float, size: int) -> bool:
-        return free - size >= self._reserves.setdefault(where, free / 2)
 
 
 def restored(values: Any) -> Any:
@@ -174,7 +159,7 @@ class BatchPass:
             return
         try:
             stored = storage.keep_all(output)
-        except OSError:  # passes resume from an earlier module
+        except MemoryError:  # passes resume from an earlier module
             return
         for other in [one for one, outside in self._last.items() if outside == around or name in outside]:
             del self._last[other]
@@ -314,7 +299,7 @@ class LayerSweep:
                     self._pass.begin_again()
                     states = run()
                 if i == 0 and not self.whole:
-                    with contextlib.suppress(OSError):
+                    with contextlib.suppress(MemoryError):
                         self._first[name] = self._storage.keep(states)
                 yield self._pass, states
 

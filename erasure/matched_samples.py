@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.barycenter_search import factor_map
+from erasure.barycenter_search import transport
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor, labelled_rows, require_range
 from erasure.moments import ClassMoments
-from erasure.polar import polar_factor
 
 
 class Examples(NamedTuple):
@@ -68,7 +67,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     rows, labels, _ = labelled_rows(x, z)
     if not rows.is_floating_point():
         raise ValueError(f"x holds integers ({x.dtype}): a counterpart is drawn in its dtype; pass floating numbers")
-    require_range(rows, "x", torch.float64)
+    require_range(rows, "x")
     present, counts = labels.unique(return_counts=True)
     if int(counts.min()) < 2:
         raise ValueError(
@@ -119,10 +118,7 @@ def _swap(x: Tensor, z: Tensor, generator: torch.Generator) -> Examples:
     for j, rows in classes.items():
         for t in targets[rows].unique().tolist():
             chosen = rows[targets[rows] == t]
-            root = factors[t].matrix
-            rotation = polar_factor(factors[j].multiply_transposed(root))
-            move = factor_map(factors[j], root, rotation)
-            moved[chosen] = moments.means[t] + (x[chosen] - moments.means[j]) @ move.T
+            moved[chosen] = moments.means[t] + (x[chosen] - moments.means[j]) @ transport(factors[j], factors[t]).T
     return Examples(moved, targets)
 
 

@@ -8,26 +8,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from erasure.inputs import Array, check_batch, require_labels, require_range, whole_number
+from erasure.inputs import Array, check_batch, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.moment_files import require_sums
 from erasure.polar import gram
 from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
-_POOLED_ROWS = 2048  # float64 rows at once; 4,096 are a quarter slower on a CPU at d = 768, as memory is mapped anew
-_POOLED_BYTES = 2**26  # at once on another device, or more, because the host waits for each block of rows
-_POOLED_BLOCK = 192  # columns; a tenth faster at d = 768 than the default of `gram`, on whose digits stored runs depend
-Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
+_EPS = torch.finfo(torch.float64).eps
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
-
-
-def exact_dtype(x: Tensor, others: Tensor, precision: torch.dtype) -> torch.dtype:
-    """Return the precision of products if it holds examples x and other float64 values exactly, or else float64."""
-    if precision == torch.float64:
-        return precision
-    narrow = x.is_floating_point() and torch.promote_types(x.dtype, precision) == precision
-    return precision if narrow and torch.equal(others.to(precision).double(), others) else torch.float64
 
 
 class Accumulator:
@@ -43,27 +32,23 @@ class Accumulator:
         *,
         device: torch.device | str | None = None,
         pooled: bool = False,
-        precision: torch.dtype = torch.float64,
     ) -> None:
         dim, num_classes = whole_number(dim, "dim"), whole_number(num_classes, "num_classes")
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
         if num_classes < self.min_classes:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
-        if precision not in ((torch.float32, torch.float64) if pooled else (torch.float64,)):
-            raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
-        self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
-        self._epsilon = torch.finfo(precision).eps
+        self.dim, self.num_classes, self.pooled = dim, num_classes, pooled
+        self._epsilon = _EPS
         self._sizes = [0] * num_classes
         # Far from zero the rounding of a mean may exceed the differences between examples. Sums are therefore taken
         # about one example of each class. 8-bit images have exact sums, and are summed about zero.
         self._origins = torch.zeros(num_classes, dim, **float64)
         self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
-        self._pending: Batches = []  # small batches, collected for one matrix product
+        self._pending: list[tuple[Tensor, Tensor]] = []  # small batches, collected for one matrix product
         self._pending_rows = 0
-        self._unchecked = False  # whether some of them still have to be checked
 
     @property
     def device(self) -> torch.device:
@@ -78,7 +63,7 @@ class Accumulator:
 
     @property
     def epsilon(self) -> float:
-        """Relative precision of the least precise examples, at best that of float64 or `precision`."""
+        """Relative precision of the least precise examples, at best that of float64."""
         return self._epsilon
 
     @property
@@ -103,14 +88,11 @@ class Accumulator:
         self._flush()
         return self._scatters
 
-    @without_autocast
     def update(self, x: Array, z: Any) -> Self:
         """Add a batch of examples and their labels.
 
         8-bit images are summed as integers, which is exact and faster: pass them unscaled and `rescale` afterwards.
-        Small batches of other types are collected until there are 4,096 examples. On a GPU their values are checked
-        together at that point, or when moments are read, because every check waits for the GPU. A wrong batch is then
-        refused and left out.
+        Small batches of other types are collected until there are 4,096 examples.
 
         Args:
             x: [n, ...] with d values each, or [..., d]; any real dtype.
@@ -119,12 +101,15 @@ class Accumulator:
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
-        rows, labels = check_batch(x, z, self.dim, self.num_classes, in_range=False)
+        rows, labels = check_batch(x, z, self.dim, self.num_classes)
         if labels is None:
             raise ValueError("z is None: pass one label per example")
-        check_later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
-        if not check_later:
-            self._require_values(rows, labels)
+        return self._update(rows, labels)
+
+    @without_autocast
+    def _update(self, rows: Tensor, labels: Tensor) -> Self:
+        """Add examples [n, d] with labels [n] in 0..k-1."""
+        require_range(rows, "x")
         labels = labels.to(self._offsets.device)
         self.note_precision(rows.dtype)
         if rows.dtype == torch.uint8:
@@ -133,71 +118,37 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
-        return self.add_rows(rows.detach(), labels, checked=not check_later)
-
-    def _require_values(self, rows: Tensor, labels: Tensor) -> None:
-        require_labels(labels, self.num_classes)
-        require_range(rows, "x", self.precision)
+        return self.add_rows(rows.detach(), labels)
 
     def note_precision(self, dtype: torch.dtype) -> None:
         """Record the dtype of examples, for `epsilon`."""
         if dtype.is_floating_point:
             self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
-    def add_rows(self, rows: Tensor, labels: Tensor, *, checked: bool = True) -> Self:
+    def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
         """Add examples [n, d] with labels [n]; small batches are copied and collected."""
-        try:
-            if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
-                self._flush()
-        finally:  # an error in earlier batches does not concern this one
-            if len(rows) < _ROWS_AT_ONCE:
-                rows, labels = rows.clone(), labels.clone()
-            self._pending.append((rows, labels))
-            self._pending_rows += len(rows)
-            self._unchecked |= not checked
+        if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
+            self._flush()
+        if len(rows) < _ROWS_AT_ONCE:
+            rows, labels = rows.clone(), labels.clone()
+        self._pending.append((rows, labels))
+        self._pending_rows += len(rows)
         if self._pending_rows >= _ROWS_AT_ONCE:
             self._flush()
         return self
 
     @without_autocast
     def _flush(self) -> None:
-        """Add the collected batches to the sums.
-
-        Raises:
-            ValueError: an unchecked batch has wrong values; the others are added.
-        """
-        if not self._pending:
-            return
-        x, z = self._pending[0] if len(self._pending) == 1 else map(torch.cat, zip(*self._pending, strict=True))
-        batches, error = [(x, z)], None
-        if self._unchecked:
-            batches, error = self._valid((x, z), self._pending)
-        self._pending, self._pending_rows, self._unchecked = [], 0, False
-        for x, z in batches:
+        """Add the collected batches to the sums."""
+        if self._pending:
+            x, z = self._pending[0] if len(self._pending) == 1 else map(torch.cat, zip(*self._pending, strict=True))
+            self._pending, self._pending_rows = [], 0
             self._add_rows(x, z)
-        if error is not None:
-            raise error
-
-    def _valid(self, joined: tuple[Tensor, Tensor], batches: Batches) -> tuple[Batches, ValueError | None]:
-        """Return the valid batches, joined if all are valid, and the error of the first invalid one."""
-        try:
-            self._require_values(*joined)
-        except ValueError:
-            valid, errors = [], []
-            for batch in batches:
-                try:
-                    self._require_values(*batch)
-                    valid.append(batch)
-                except ValueError as error:
-                    errors.append(error)
-            return valid, errors[0] if errors else None
-        return [joined], None
 
     def _add_rows(self, x: Tensor, z: Tensor) -> None:
         """Add examples to the sums, class by class or pooled."""
         if self.pooled:
-            at_once = max(_POOLED_ROWS, 0 if self.device.type == "cpu" else _POOLED_BYTES // (8 * self.dim))
-            for batch, labels in zip(x.split(at_once), z.split(at_once), strict=True):
+            for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
                 self._add_pooled(batch.to(self._offsets.device), labels)
             return
         members_of = z.argsort(stable=True).to(x.device).split(z.bincount(minlength=self.num_classes).tolist())
@@ -219,17 +170,15 @@ class Accumulator:
             )
             seen = (class_counts > 0)[:, None]
             self._origins.copy_(torch.where(seen & ~known, x[first].double(), self._origins))
-        dtype = exact_dtype(x, self._origins, self.precision)
-        origins = self._origins.to(dtype)[z]
-        x = torch.sub(x.to(dtype), origins, out=origins)  # memory for one batch, not two
-        x = x.to(self.precision)  # differences from origins are small, whereas x may be far from zero
+        origins = self._origins[z]
+        x = torch.sub(x.double(), origins, out=origins)  # memory for one batch, not two
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
         class_counts = class_counts.double()
-        means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
+        means = hot.T @ x / class_counts.clamp(min=1)[:, None]
         shift = (means - self._offsets) * (class_counts > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device, non_blocking=True)
         fraction = class_counts / (before + class_counts).clamp(min=1)
-        self._scatters[0] += gram(x, least=_POOLED_BLOCK)
+        self._scatters[0] += gram(x)
         self._scatters[0].addmm_((shift * (before * fraction)[:, None]).T, shift)
         self._scatters[0].addmm_((means * class_counts[:, None]).T, means, alpha=-1)
         self._offsets += shift * fraction[:, None]
@@ -252,13 +201,8 @@ class Accumulator:
         """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
-            ValueError: another number of coordinates or classes, pooled moments and moments that are not, or something
-                else than moments of classes.
+            ValueError: another number of coordinates or classes, or pooled moments and moments that are not.
         """
-        if not isinstance(other, Accumulator):
-            raise ValueError(
-                f"cannot merge {other!r:.100} into moments of {self._described}: give ClassMoments of the same classes"
-            )
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
         self._epsilon = max(self._epsilon, other._epsilon)
@@ -333,9 +277,8 @@ class Accumulator:
         """
         require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
         self._sizes = tensors["sizes"].tolist()
-        stored = float(tensors.get("epsilon", 0.0))  # files of 0.3.0 have none
-        self._epsilon = max(torch.finfo(self.precision).eps, stored)
-        self._pending, self._pending_rows, self._unchecked = [], 0, False
+        self._epsilon = max(_EPS, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
+        self._pending, self._pending_rows = [], 0
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")
         )

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-6  # of correlations computed from float32 products
+_ROUNDING = 1e-6  # of correlations, which may have been computed in float32
 
 
 @contextmanager
@@ -18,11 +17,6 @@ def explained(path: Path | str) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} holds no moments of examples ({str(error)[:160]}): save them again") from error
-
-
-def stored_precision(about: Mapping[str, Any]) -> torch.dtype:
-    """Return the precision stated in the metadata of a file."""
-    return {"float64": torch.float64, "float32": torch.float32}[about["precision"]]
 
 
 def require_sums(tensors: Mapping[str, Tensor], dim: int, num_classes: int, *, pooled: bool) -> None:

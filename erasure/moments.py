@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.inputs import Array, labelled_rows
 from erasure.moment_accumulator import Accumulator
-from erasure.moment_files import explained, require_sums, stored_precision
+from erasure.moment_files import explained, require_sums
 from erasure.store.checked_files import load_tensors, save_tensors
 
 
@@ -40,12 +40,9 @@ class ClassMoments(Accumulator):
         device: device of the sums, to which batches are moved.
         pooled: keep one within-class covariance instead of one per class. This takes 1/k of the memory, and is enough
             for LEACE and oracle LEACE.
-        precision: precision of the products of examples, 4,096 at a time. With `pooled`, float32 takes two thirds of
-            the time for float32 examples, and gives means to 1e-6 of a standard deviation and covariances to about 1e-5
-            of the variance, however far the examples are from zero. Sums of products are always float64.
 
     Raises:
-        ValueError: fewer than one coordinate or two classes, or float32 for class covariances.
+        ValueError: fewer than one coordinate or two classes.
 
     Example:
         >>> import torch
@@ -86,12 +83,11 @@ class ClassMoments(Accumulator):
             ValueError: no examples, or as `update`.
         """
         rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
-        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
+        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled)._update(rows, labels)
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""
-        options = {"pooled": self.pooled, "precision": str(self.precision).removeprefix("torch.")}
-        save_tensors(Path(path), self.state_dict(), {"moments": options})
+        save_tensors(Path(path), self.state_dict(), {"moments": {"pooled": self.pooled}})
 
     @classmethod
     def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
@@ -111,8 +107,7 @@ class ClassMoments(Accumulator):
                 raise ValueError(f"pooled={pooled!r}")
             k, d = tensors["offsets"].shape
             require_sums(tensors, d, k, pooled=pooled)
-            precision = stored_precision(metadata["moments"])
-            return cls(d, k, device=device, pooled=pooled, precision=precision).load_state_dict(tensors)
+            return cls(d, k, device=device, pooled=pooled).load_state_dict(tensors)
 
     def require_examples(self, names: Sequence[str] = (), *, unused: bool = False) -> None:
         """Raise ValueError that names the classes unless every class has two examples.

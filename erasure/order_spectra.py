@@ -173,12 +173,12 @@ def order_spectrum(
             "1, 0 and 1"
         )
     rows, labels, _ = labelled_rows(x, z)
-    require_range(rows, "x", torch.float64)
+    require_range(rows, "x")
     whitened_by = rows
     if reference is not None:
         require_same_columns(x, reference, "reference")
         reference = as_tensor(reference, "reference", examples=True)
-        require_range(reference, "reference", torch.float64)
+        require_range(reference, "reference")
         leading = leading_shape(reference, rows.shape[1], "reference")
         whitened_by = reference.reshape(leading.numel(), rows.shape[1])
     whitening = Whitening.fit(whitened_by, max(directions))

@@ -31,7 +31,7 @@ def polar_factor(matrix: Tensor) -> Tensor:
         U, [..., r, s]; orthonormal columns if r >= s, orthonormal rows if r < s.
 
     Raises:
-        ValueError: not a matrix of real floating numbers, or values that are not finite.
+        ValueError: values that are not finite.
     """
     return orthonormalise(_qdwh(matrix, single=False))
 
@@ -46,9 +46,6 @@ def rough_polar_factor(matrix: Tensor) -> Tensor:
 
 
 def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
-    if matrix.ndim < 2 or matrix.dtype not in (torch.float32, torch.float64):
-        about = f"shape {list(matrix.shape)} and dtype {matrix.dtype}"
-        raise ValueError(f"the matrix has {about}: a polar factor is that of [..., r, s] in float64 or float32")
     if matrix.shape[-2] < matrix.shape[-1]:
         return _qdwh(matrix.mT, single=single).mT
     if not matrix.numel():  # the factor of a covariance of rank 0 has no columns
@@ -101,14 +98,10 @@ def _series_step(x: Tensor, excess: Tensor) -> Tensor:
     return x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
 
 
-def gram(x: Tensor, least: int = _BLOCK) -> Tensor:
-    """Return XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product.
-
-    Columns are halved down to blocks of `least` or more, on a GPU of 1,024 or more.
-    """
-    least = least if x.device.type == "cpu" else max(least, _GPU_BLOCK)
+def gram(x: Tensor) -> Tensor:
+    """Return XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product."""
     product = x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-1])
-    _fill_gram(product, x, least)
+    _fill_gram(product, x, _BLOCK if x.device.type == "cpu" else _GPU_BLOCK)
     return product
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from erasure.polar import gram
-from erasure.transport import as_covariances
 
 _PAIRS = 10  # steps in the memory of L-BFGS
 _PATIENCE = 20  # rounds without a smaller gap after which rounding is assumed to allow no progress
@@ -52,19 +51,8 @@ def relaxed_transport_map(
 
     Returns:
         A, [d, d], symmetric positive definite, in the precision of Σ.
-
-    Raises:
-        ValueError: a matrix that is no covariance (`erasure.transport.as_covariances`), or a weight below 0.
     """
-    source = as_covariances(source, "source")
-    values, vectors = target
-    if len(as_covariances(vectors * values @ vectors.mT, "target")) != len(source):
-        raise ValueError(
-            f"target is of {len(values)} coordinates, source of {len(source)}: give those of the same data"
-        )
-    if not 0 <= weight < float("inf"):
-        raise ValueError(f"weight={weight}: a finite number, not negative")
-    values, vectors = values.to(source), vectors.to(source)
+    values, vectors = (part.to(source) for part in target)
     if not source.any():  # every map is optimal
         return torch.eye(len(source)).to(source)
     dual = _Dual(vectors.T @ source @ vectors, values, weight)

@@ -9,15 +9,8 @@ import torch
 from erasure.concept_moments import named_concepts
 from erasure.eraser import Eraser, options_of
 from erasure.erasers.alf_qleace import AlfQleaceEraser
-from erasure.erasers.gradient import GradientEraser
-from erasure.erasers.gradient_orders import GradientOrdersEraser
-from erasure.erasers.gradient_published import PublishedGradientEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
-from erasure.erasers.oracle_leace import OracleLeaceEraser
-from erasure.erasers.qleace import QleaceEraser
-from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
-from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
@@ -30,22 +23,14 @@ with needs("sklearn"):
     from sklearn.utils import Tags, assert_all_finite
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-_ERASERS: dict[str, type[Eraser]] = {
+_ERASERS: dict[str, type[Eraser]] = {  # that need no labels to erase
     "alf_qleace": AlfQleaceEraser,
     "control": IdentityEraser,
-    "gradient": GradientEraser,
-    "gradient_orders": GradientOrdersEraser,
-    "gradient_published": PublishedGradientEraser,
     "leace": LeaceEraser,
-    "oracle_leace": OracleLeaceEraser,
-    "qleace": QleaceEraser,
-    "qleace_truncated": TruncatedQleaceEraser,
-    "quantile": QuantileEraser,
     "random": RandomEraser,
     "random_edit": RandomEditEraser,
     "splince": SplinceEraser,
 }
-_USABLE = ", ".join(name for name, kind in _ERASERS.items() if not kind.uses_labels)
 
 
 class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -162,12 +147,10 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _kind(self) -> type[Eraser]:
         """Return the class of the eraser; raise ValueError for one that cannot be used without labels."""
         kind = _kind(self.eraser)
-        if kind is None:
-            raise ValueError(f"eraser={self.eraser!r}: choose one of {_USABLE}, or a class derived from erasure.Eraser")
-        if kind.uses_labels:
+        if kind is None or kind.uses_labels:
             raise ValueError(
-                f"eraser={self.eraser!r}: {kind.__name__} maps each class differently, and transform(X) has no "
-                f"labels; use the class itself, or choose one of {_USABLE}"
+                f"eraser={self.eraser!r}: choose one of {', '.join(_ERASERS)}, or a class derived from erasure.Eraser "
+                "that needs no labels, which transform(X) does not have"
             )
         return kind
 

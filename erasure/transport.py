@@ -5,7 +5,7 @@ W₂(a, b) = min_U ‖F_a U - F_b‖ and the map. The textbook formula (Σ_a^½ 
 needs an eigendecomposition.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-from erasure.barycenter_search import align, factor_map
+from erasure.barycenter_search import align, transport
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import as_tensor
 from erasure.polar import polar_factor
@@ -72,8 +71,8 @@ def _problem(matrix: Tensor, eps: float) -> str | None:
 def transport_map(source: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
     """Return the optimal linear map A between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
 
-    The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5). Differentiable
-    where the source has full rank; the backward pass raises ValueError elsewhere.
+    The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5). No gradient
+    passes through it.
 
     Args:
         source: [..., d, d] covariances.
@@ -86,19 +85,19 @@ def transport_map(source: Tensor | np.ndarray, target: Tensor | np.ndarray) -> T
         ValueError: matrices that are no covariances (`as_covariances`), or a target of higher rank than its source,
             since no map creates variance in new directions.
     """
-    return _pairwise(_Map, source=source, target=target)
+    return _pairwise(_map, source=source, target=target)
 
 
 def bures_distance(first: Tensor | np.ndarray, second: Tensor | np.ndarray) -> Tensor:
     """Return the 2-Wasserstein distance between centred Gaussians, [...] for covariances [..., d, d].
 
     The Bures distance, not squared. It is accurate for nearly equal covariances, as no difference of traces is taken.
-    Differentiable where both have full rank; the backward pass raises ValueError elsewhere.
+    No gradient passes through it.
 
     Raises:
         ValueError: matrices that are no covariances (`as_covariances`).
     """
-    return _pairwise(_Distance, first=first, second=second)
+    return _pairwise(_distance, first=first, second=second)
 
 
 @dataclass(frozen=True)
@@ -161,62 +160,28 @@ def barycenter(
     return Barycenter(alignment.root @ alignment.root.T, alignment.excess)
 
 
-class _Map(Function):
-    """The map A with A Σ_source A = Σ_target for covariances [d, d], with its gradient in closed form.
-
-    The differential solves dA Σ_s A + A Σ_s dA = dΣ_t - A dΣ_s A. With Σ_s = F Fᵀ and Fᵀ A F = V diag(p) Vᵀ this takes
-    a division by p_i + p_j, which is positive for equal eigenvalues as well.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, source: Tensor, target: Tensor) -> Tensor:
-        a, b = CovarianceFactor(source), CovarianceFactor(target)
-        if b.rank > a.rank:
-            raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
-        root = b.matrix
-        linear_map = factor_map(a, root, polar_factor(a.multiply_transposed(root)))
-        ctx.save_for_backward(source, linear_map)
-        return linear_map
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        source, linear_map = ctx.saved_tensors
-        factor = _cholesky(source)
-        p, v = torch.linalg.eigh(_symmetric(factor.T @ linear_map @ factor))
-        g = torch.linalg.solve_triangular(factor, _symmetric(gradients[0]), upper=False)
-        g = v.T @ torch.linalg.solve_triangular(factor, g.T, upper=False) @ v
-        turned = factor @ v
-        of_target = turned @ (g / (p[:, None] + p)) @ turned.T
-        return -linear_map @ of_target @ linear_map, of_target
+def _map(source: Tensor, target: Tensor) -> Tensor:
+    """Return the map A [d, d] of one pair."""
+    a, b = CovarianceFactor(source), CovarianceFactor(target)
+    if b.rank > a.rank:
+        raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
+    return transport(a, b)
 
 
-class _Distance(Function):
-    """The distance W of two covariances [d, d]: ∂W² / ∂Σ_a = I - A with A the map from a to b, or zero if W is zero."""
-
-    @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
-        a, b = CovarianceFactor(first), CovarianceFactor(second)
-        a, b = (a, b) if a.rank >= b.rank else (b, a)
-        root = b.matrix
-        rotation = polar_factor(a.multiply_transposed(root))
-        # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: a root of lower rank cannot match the second part
-        missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
-        parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
-        distance = torch.stack([part.square().sum() for part in parts]).sum().sqrt()
-        ctx.save_for_backward(first, second, distance)
-        return distance
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        first, second, distance = ctx.saved_tensors
-        scale = torch.where(distance > 0, gradients[0] / (2 * distance), 0.0)
-        one = torch.eye(len(first), dtype=first.dtype, device=first.device)
-        for covariance in (first, second):
-            _cholesky(covariance)
-        return scale * (one - transport_map(first, second)), scale * (one - transport_map(second, first))
+def _distance(first: Tensor, second: Tensor) -> Tensor:
+    """Return the distance of one pair."""
+    a, b = CovarianceFactor(first), CovarianceFactor(second)
+    a, b = (a, b) if a.rank >= b.rank else (b, a)
+    root = b.matrix
+    rotation = polar_factor(a.multiply_transposed(root))
+    # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: a root of lower rank cannot match the second part
+    missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
+    parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
+    return torch.stack([part.square().sum() for part in parts]).sum().sqrt()
 
 
-def _pairwise(function: type[Function], **covariances: Any) -> Tensor:
+@torch.no_grad()
+def _pairwise(function: Callable[[Tensor, Tensor], Tensor], **covariances: Any) -> Tensor:
     """Apply a function of two covariances [d, d], given by name, to all pairs of a broadcast batch."""
     matrices = {name: as_covariances(values, name).double() for name, values in covariances.items()}
     try:
@@ -228,16 +193,5 @@ def _pairwise(function: type[Function], **covariances: Any) -> Tensor:
         ) from None
     batch, d = first.shape[:-2], first.shape[-1]
     pairs = zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True)
-    results = torch.stack([function.apply(a, b) for a, b in pairs])
+    results = torch.stack([function(a, b) for a, b in pairs])
     return results.reshape(batch + results.shape[1:])
-
-
-def _cholesky(covariance: Tensor) -> Tensor:
-    factor, info = torch.linalg.cholesky_ex(covariance)
-    if info:
-        raise ValueError("a covariance without full rank has no gradient: add a little to its diagonal")
-    return factor
-
-
-def _symmetric(matrix: Tensor) -> Tensor:
-    return (matrix + matrix.mT) / 2

@@ -105,7 +105,8 @@ class HuggingFaceTable(Source):
         folder = _folder(location)
         if (saved := _saved_files(location)) is not None:
             listed = {file for files in saved.values() for file in files}
-            checksums = {n: digest for n, digest in checksums.items() if not _is_extra_arrow(folder / n, listed)}
+            left_by_map = {n for n in checksums if n.endswith(".arrow") and folder / n not in listed}
+            checksums = {n: digest for n, digest in checksums.items() if n not in left_by_map}
         described: dict[str, Any] = {"files": checksums, "decoded": image_decoding.VERSION}
         stored = {_stored_names(folder / name, self.label_column) for name in checksums} - {None}
         if len(stored) > 1:
@@ -349,10 +350,6 @@ def _saved_files(location: Path) -> dict[str, list[Path]] | None:
         return {split: [folders[split] / file["filename"] for file in files] for split, files in lists.items()}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{location}: its state.json cannot be read ({error!r}): save the dataset again") from error
-
-
-def _is_extra_arrow(file: Path, listed: set[Path]) -> bool:
-    return file.suffix == ".arrow" and file not in listed
 
 
 def _configurations(location: Path) -> list[Any]:

@@ -27,7 +27,7 @@ class JoinedDatasets(Source):
 
     If every part has an official test split, the test split of the mixture consists of these. Otherwise all images of
     all parts, official test images included, are pooled and split like those of any dataset. Settings of the parts for
-    splits, flips and normalisation have no effect. Images are 8-bit, 0..255, unless a part has floating images.
+    splits, flips and normalisation have no effect. Images are 8-bit, 0..255.
 
     Args:
         parts: datasets by name, in order.
@@ -72,16 +72,15 @@ class JoinedDatasets(Source):
 
         Raises:
             ValueError: parts with different numbers of classes, with shared class names that do not correspond, or
-                with vectors.
+                with vectors or floating images.
         """
         raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)
         raw = {name: _renumbered(part, next(iter(raw.values())).class_names) for name, part in raw.items()}
         _require_corresponding({name: part.class_names for name, part in raw.items()})
         official = all(part.test is not None for part in raw.values())
-        floating = any(part.train.images.is_floating_point() for part in raw.values())
-        train = [self._brought(_training(part, official), part.max_value, floating) for part in raw.values()]
-        held_out = [self._brought(p.test, p.max_value, floating) for p in raw.values() if official and p.test]
+        train = [self._brought(_training(part, official), part.max_value) for part in raw.values()]
+        held_out = [self._brought(part.test, part.max_value) for part in raw.values() if official and part.test]
         return RawImages(
             _joined(train),
             _joined(held_out) if official else None,
@@ -98,14 +97,16 @@ class JoinedDatasets(Source):
                     f"{first} has {k} classes, {name} has {other}: all parts of a mixture must have the same number "
                     "of classes"
                 )
-        if vectors := [name for name in raw if not raw[name].bounded]:
-            raise ValueError(f"{vectors[0]} holds vectors, which cannot be brought to one size: choose images")
+        for name, part in raw.items():
+            if not part.bounded or part.train.images.is_floating_point():
+                kind = "floating images" if part.bounded else "vectors"
+                raise ValueError(f"{name} holds {kind}, which cannot be joined: choose 8-bit images")
 
-    def _brought(self, part: LabelledImages, max_value: int, floating: bool) -> LabelledImages:
-        """Sample and resize the images of a part, [n, channels, size, size], 0..255 or floating."""
+    def _brought(self, part: LabelledImages, max_value: int) -> LabelledImages:
+        """Sample and resize the images of a part, [n, channels, size, size], 0..255."""
         if self.images_per_part is not None and len(part) > self.images_per_part:
             part = part[stratified_split(part.labels, self.images_per_part, _SAMPLE_SEED)[1]]
-        images = _values(part.images, max_value, floating)
+        images = _eight_bits(part.images, max_value)
         if images.shape[1] != self.channels:
             images = F.grayscale_to_rgb(images) if self.channels == 3 else F.rgb_to_grayscale(images)
         if tuple(images.shape[2:]) != (self.size, self.size):
@@ -146,10 +147,6 @@ def _joined(parts: list[LabelledImages]) -> LabelledImages:
     return LabelledImages(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
 
 
-def _values(images: Tensor, max_value: int, floating: bool) -> Tensor:
-    """Scale uint8 images to 0..255, or to 0..1 in float32 if `floating`, the scale of floating images."""
-    if images.is_floating_point():
-        return images.float()
-    if floating:
-        return images.float() / max_value
+def _eight_bits(images: Tensor, max_value: int) -> Tensor:
+    """Scale uint8 images to 0..255."""
     return images if max_value == 255 else (images.float() * (255 / max_value)).round().to(torch.uint8)

@@ -98,7 +98,7 @@ class GradientEraser(TransductiveEraser):
     def on_scale(self, preprocessing: Preprocessing) -> Self:
         moved = copy.copy(self)
         if not preprocessing.bounded:
-            moved.lift_range()
+            moved.range = None  # every value is possible
         if (scaling := preprocessing.scaling) is not None:
             moved.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
         return moved
@@ -107,10 +107,6 @@ class GradientEraser(TransductiveEraser):
         """Transform the admissible range of x to that of scale · x + shift, both [d]."""
         if self.range is not None:
             self.range = self.range.to(scale) * scale + shift
-
-    def lift_range(self) -> None:
-        """Admit every value, for examples that are no images."""
-        self.range = None
 
     @classmethod
     def require_options(cls, **options: Any) -> None:

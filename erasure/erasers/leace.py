@@ -11,6 +11,7 @@ from torch import Tensor
 
 from erasure.concept_moments import ConceptMoments
 from erasure.covariance_factor import CovarianceFactor
+from erasure.inputs import real_number
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
 
@@ -56,9 +57,7 @@ class LeaceEraser(ProjectionEraser):
 
     @classmethod
     def require_options(cls, *, rank_tolerance: float = 1e-10, **_: Any) -> None:
-        if isinstance(rank_tolerance, bool) or not (
-            isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance < 1
-        ):
+        if not 0 <= real_number(rank_tolerance, "rank_tolerance") < 1:
             raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1)")
 
     @classmethod

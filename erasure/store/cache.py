@@ -52,7 +52,7 @@ class Cache:
             with contextlib.suppress(OSError):  # another user's cache
                 if lease.path.exists() and lease.try_acquire():  # the builder was killed after storing
                     try:
-                        self._tidy(key, lease)
+                        self._tidy(key)
                     finally:
                         lease.release()
             return entry
@@ -66,7 +66,7 @@ class Cache:
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.replace(aside)
                 log.warning("%s; set aside as %s and built again", error, aside.name)
-            self._tidy(key, lease)
+            self._tidy(key)
             tensors, metadata = build()
             try:
                 save_tensors(path, tensors, metadata)
@@ -74,15 +74,10 @@ class Cache:
                 log.warning("%s was not stored: another process has taken over its building", path.name)
             return tensors, metadata
 
-    def _tidy(self, key: str, lease: Lease) -> None:
-        """Delete files of builders that were killed, also of those killed while taking over a lease."""
+    def _tidy(self, key: str) -> None:
+        """Delete files of builders that were killed."""
         for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
             remove(leftover)
-        for aside in self.root.glob(f"{glob.escape(lease.path.name)}.*"):
-            with contextlib.suppress(FileNotFoundError):
-                # a recent one may be a lease that is about to be restored
-                if lease.path.stat().st_mtime - aside.stat().st_mtime > self.lease_s:
-                    aside.unlink()
 
     def files(self) -> Iterator["CachedFile"]:
         """Yield everything in the cache except locks, largest first."""

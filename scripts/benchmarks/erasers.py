@@ -107,11 +107,9 @@ def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
         return bench.timed(run)[1], "float32"
 
     flops, work = x[..., 0].numel() * 1024**2, f"{batches} batches of 64 x 1,024"  # half of a product: it is symmetric
-    single = {"pooled": True, "precision": torch.float32}
     return [
         Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
         Row(work, "ours, pooled", ours(pooled=True), flops / bench.rate, "float64"),
-        Row(work, "ours, pooled", ours(**single), flops / bench.single_rate, "float32"),
         bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 

@@ -11,7 +11,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from erasure import ClassMoments, ConceptMoments, IdentityEraser, LeaceEraser, erase, fit_layers, fold_layers
+from erasure import (
+    ClassMoments,
+    ConceptMoments,
+    IdentityEraser,
+    LeaceEraser,
+    erase,
+    fit_layers,
+    fold_layers,
+    on_progress,
+)
 from tests.processes import PROCESSES
 
 BLOCKS = [f"blocks.{i}" for i in range(4)]
@@ -396,7 +405,8 @@ def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
 
 def test_progress_is_reported_to_a_function() -> None:
     seen = list[tuple[str, float, str]]()
-    fit_layers(stack(2), tokens(), BLOCKS[:2], num_classes=2, on_progress=lambda *report: seen.append(report))
+    with on_progress(lambda *report: seen.append(report)):
+        fit_layers(stack(2), tokens(), BLOCKS[:2], num_classes=2)
     assert [report for report in seen if report[0] == "erasers of hidden states"] == [
         ("erasers of hidden states", 0.0, "blocks.0"),
         ("erasers of hidden states", 0.5, "blocks.1"),

@@ -1,4 +1,4 @@
-"""Images are loaded once, and cached images of earlier versions can still be read."""
+"""Images are loaded once, and mistakes in them are said."""
 
 import dataclasses
 from pathlib import Path
@@ -9,12 +9,9 @@ from torch import Tensor
 
 from erasure.dataset import LabelledImages, RawImages
 from erasure.datasets.digits import Digits
-from erasure.datasets.mnist import Mnist
-from erasure.image_cache import raw_images, raw_key
+from erasure.image_cache import raw_images
 from erasure.store.cache import Cache
-from erasure.store.checked_files import load_tensors, save_tensors
-from tests.erasure.datasets.test_image_folder import folder, write_images
-from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist
+from tests.erasure.made_up_datasets import OPTIONS, write_cifar10
 
 
 def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, monkeypatch) -> None:
@@ -26,29 +23,6 @@ def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, mo
         again = raw_images(dataclasses.replace(source, **changes), cache)
         assert torch.equal(again.train.images, first.train.images)
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 1
-
-
-def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
-    write_images(tmp_path / "data", "train", 12)
-    source, cache = folder(tmp_path / "data"), Cache(tmp_path / "cache")
-    raw_images(source, cache)
-    path = cache.path(raw_key(source))
-    tensors, metadata = load_tensors(path)
-    assert metadata.pop("bounded") is True
-    save_tensors(path, tensors, metadata)
-    monkeypatch.setattr(type(source), "load", None)
-    assert raw_images(source, cache).bounded
-
-
-def test_entries_from_before_there_were_mixtures_still_load(tmp_path: Path, monkeypatch) -> None:
-    mnist, cache = write_mnist(tmp_path / "data", monkeypatch)[0], Cache(tmp_path / "cache")
-    raw_images(mnist, cache)
-    path = cache.path(raw_key(mnist))
-    tensors, metadata = load_tensors(path)
-    assert metadata.pop("parts") == {}
-    save_tensors(path, tensors, metadata)
-    monkeypatch.setattr(Mnist, "load", None)
-    assert raw_images(mnist, cache).parts == {}
 
 
 def described(images: Tensor, labels: list[int], names: tuple[str, ...], test: Tensor | None = None) -> Digits:

@@ -124,7 +124,7 @@ def test_examples_are_their_numbers(name: str) -> None:
 
 def test_erased_arrays_have_the_type_of_the_examples() -> None:
     eraser = LeaceEraser.fit(X, Z)
-    for dtype in (np.float16, np.float32, np.float64, np.longdouble):
+    for dtype in (np.float16, np.float32, np.float64):
         assert eraser(X.astype(dtype)).dtype == dtype
     frame: Any = pandas.DataFrame(X).astype("float32")
     assert eraser(frame).dtype == np.float32

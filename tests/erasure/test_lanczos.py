@@ -40,11 +40,10 @@ def test_the_search_for_an_eigenpair_stops_where_it_is_told_to() -> None:
         return diagonal * v
 
     counts = []
-    for tolerance, rounding, most in ((1e-2, 0.0, 50), (1e-6, 0.0, 50), (1e-8, 1e-2, 50), (0.0, 0.0, 2)):
+    for tolerance, rounding in ((1e-2, 0.0), (1e-6, 0.0), (1e-8, 1e-2)):
         products.clear()
         start = torch.ones(1, 400, dtype=torch.float64)
-        largest_eigenpairs(multiply, start, tolerance=tolerance, rounding=rounding, max_restarts=most)
+        largest_eigenpairs(multiply, start, tolerance=tolerance, rounding=rounding)
         counts.append(len(products))
     assert counts[0] == counts[2] == 40
     assert counts[1] > 40
-    assert counts[3] == 80

@@ -64,7 +64,7 @@ def test_a_small_file_that_says_it_is_huge_takes_no_memory(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     "about",
-    [{"dim": "5"}, {"dim": -3}, {"concepts": {"z": 1.5}}, {"concepts": 3}, {"precision": "load"}, {"dim": None}],
+    [{"dim": "5"}, {"dim": -3}, {"concepts": {"z": 1.5}}, {"concepts": 3}, {"dim": None}],
 )
 def test_files_whose_description_makes_no_sense_are_refused(about, tmp_path) -> None:
     ConceptMoments.fit(*random_data(9)).save(tmp_path / "moments")

@@ -180,11 +180,6 @@ def test_the_reference_whitens() -> None:
         (normal(6, 2) * torch.nan, torch.arange(6) % 2, {}, "x holds values that are not finite"),
         (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 2) * torch.inf}, "values that are not finite"),
         (normal(6, 2), torch.arange(6) % 2, {"reference": normal(6, 3)}, r"reference has shape \(6, 3\): expected"),
-        (normal(6, 2), torch.rand(6), {}, "z has dtype torch.float32: labels are integers"),
-        (normal(6, 2), torch.arange(5) % 2, {}, r"z has shape \(5,\): expected one label per example"),
-        (normal(6, 2), torch.arange(6) % 2 - 1, {}, "label -1 is out of range"),
-        (normal(6, 2), torch.arange(6) % 2 * 5000, {}, "z holds the label 5000 for 6 examples"),
-        (torch.ones(6), torch.arange(6) % 2, {}, "examples are rows"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, Any], said: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.relaxed_transport import _Dual, relaxed_transport_map
+from erasure.relaxed_transport import relaxed_transport_map
 from erasure.transport import transport_map
 from tests.erasure.test_transport import covariance
 
@@ -58,13 +58,3 @@ def test_relaxed_map_of_single_precision_stops_where_rounding_allows_no_more() -
     exact = relaxed_transport_map(source.double(), eigen, 100.0, tolerance=1e-12)
     assert relaxed.dtype == torch.float32
     torch.testing.assert_close(relaxed.double(), exact, rtol=0, atol=1e-3)
-
-
-def test_a_step_too_far_is_taken_back_to_the_top_of_its_line() -> None:
-    """At weight 0 the slope is Σ - T - E: linear, so that one step back is exact."""
-    source, values = torch.diag(torch.tensor([3.0, 1.0])).double(), torch.tensor([1.0, 2.0]).double()
-    slope = torch.diag(torch.tensor([2.0, -1.0])).double()
-    dual = _Dual(source, values, 0.0)
-    step, _, further = dual._ahead(torch.zeros_like(source), 3 * slope, 3 * slope.square().sum())
-    torch.testing.assert_close(step, slope)
-    torch.testing.assert_close(further, torch.zeros_like(slope))

@@ -55,9 +55,8 @@ def test_erasers_are_fitted_and_applied_in_their_own_precision(kind: type[Eraser
 def test_moments_and_what_is_computed_from_them() -> None:
     def moments() -> list[Tensor]:
         exact, real = ClassMoments.fit(BYTES, Z), ConceptMoments.fit(X, X[:, :2])
-        single = ClassMoments(8, 3, pooled=True, precision=torch.float32)
-        single.update(X, Z)  # added to the sums when they are read
-        return [exact.covariances, real.cross, single.total, QleaceEraser.from_moments(exact).maps]
+        pooled = ClassMoments(8, 3, pooled=True).update(X, Z)  # added to the sums when they are read
+        return [exact.covariances, real.cross, pooled.total, QleaceEraser.from_moments(exact).maps]
 
     assert same_with_autocast(moments)
     covariances = ClassMoments.fit(X, Z).covariances

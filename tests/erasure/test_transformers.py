@@ -33,16 +33,6 @@ def llama(**options: Any) -> nn.Module:
     return transformers.LlamaForCausalLM(config)
 
 
-def qwen2() -> nn.Module:
-    return transformers.Qwen2ForCausalLM(
-        transformers.Qwen2Config(**SIZES, num_key_value_heads=1, vocab_size=50, **SPECIAL)
-    )
-
-
-def neox() -> nn.Module:
-    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**SIZES, vocab_size=50, **SPECIAL))
-
-
 def bert() -> nn.Module:
     return transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, vocab_size=50))
 
@@ -56,36 +46,22 @@ def vit() -> nn.Module:
     return transformers.ViTModel(transformers.ViTConfig(**SIZES, image_size=8, patch_size=4))
 
 
-def whisper_encoder() -> nn.Module:
-    sizes = {"d_model": 32, "encoder_layers": LAYERS, "encoder_attention_heads": 2, "encoder_ffn_dim": 64}
-    sizes |= {"decoder_attention_heads": 2, "decoder_ffn_dim": 64, "decoder_layers": 1, "vocab_size": 50}
-    config = transformers.WhisperConfig(
-        **sizes, max_source_positions=8, num_mel_bins=4, decoder_start_token_id=0, **SPECIAL
-    )
-    return transformers.WhisperModel(config).encoder
-
-
 def blocks(pattern: str) -> list[str]:
     return [pattern.format(i) for i in range(LAYERS)]
 
 
 GPT2 = ["transformer.drop", *blocks("transformer.h.{}"), "transformer.ln_f"]
 LLAMA = ["model.embed_tokens", *blocks("model.layers.{}"), "model.norm"]
-NEOX = ["gpt_neox.emb_dropout", *blocks("gpt_neox.layers.{}"), "gpt_neox.final_layer_norm"]
 T5 = [f"{part}.{name}" for part in ("encoder", "decoder") for name in [*blocks("block.{}"), "final_layer_norm"]]
 WORDS, TWO_TEXTS = {"input_ids": TOKENS}, {"input_ids": TOKENS, "decoder_input_ids": TOKENS}
-SOUNDS = {"input_features": PICTURES[:, :, :4].reshape(40, 6, 16)[:, :4]}
 ARCHITECTURES: dict[str, tuple[Callable[[], nn.Module], Sequence[str], dict[str, Tensor]]] = {
     "GPT-2": (gpt2, GPT2, WORDS),
     "Llama": (llama, LLAMA, WORDS),
-    "Qwen2": (qwen2, LLAMA, WORDS),
-    "GPT-NeoX": (neox, NEOX, WORDS),
     "BERT": (bert, ["bert.embeddings", *blocks("bert.encoder.layer.{}")], WORDS),
     "T5": (t5, T5, TWO_TEXTS),
     "ViT": (vit, ["embeddings", *blocks("layers.{}"), "layernorm"], {"pixel_values": PICTURES}),
-    "Whisper's encoder": (whisper_encoder, [*blocks("layers.{}"), "layer_norm"], SOUNDS),
 }
-NOT_ERASED = {"T5": [0, LAYERS + 1], "Whisper's encoder": [0]}  # positions of embeddings, for which no module stands
+NOT_ERASED = {"T5": [0, LAYERS + 1]}  # positions of embeddings, for which no module stands
 
 
 @pytest.fixture(autouse=True)

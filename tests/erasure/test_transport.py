@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from erasure.polar import polar_factor, rough_polar_factor
 from erasure.relaxed_transport import relaxed_transport_map
@@ -179,34 +178,10 @@ def test_bad_weights_and_too_few_rounds_are_errors() -> None:
         barycenter(sigmas, tolerance=1e-15, max_rounds=2)
 
 
-def differentiable(*shape: int) -> Tensor:
-    root = torch.randn(*shape, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return (root @ root.mT).requires_grad_()
-
-
-def symmetric(function):
-    return lambda a, b: function((a + a.mT) / 2, (b + b.mT) / 2)
-
-
 @pytest.mark.parametrize("function", [transport_map, bures_distance])
-@pytest.mark.parametrize("source", ["any", "identity", "batch"])
-def test_gradients_are_those_of_finite_differences(function, source: str) -> None:
-    first = torch.eye(4, dtype=torch.float64, requires_grad=True) if source == "identity" else differentiable()
-    second = differentiable(2)[1 if source == "any" else slice(None)].detach().requires_grad_()
-    assert gradcheck(symmetric(function), (first, second))
-
-
-def test_the_gradient_at_no_distance_is_zero() -> None:
-    one = torch.eye(3, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(bures_distance(one, torch.eye(3, dtype=torch.float64)), one)
-    assert not gradient.any()
-
-
-@pytest.mark.parametrize("function", [transport_map, bures_distance])
-def test_singular_covariances_have_none(function) -> None:
-    singular = torch.diag(torch.tensor([1.0, 2.0, 0.0], dtype=torch.float64)).requires_grad_()
-    with pytest.raises(ValueError, match="without full rank has no gradient"):
-        function(singular, singular.detach() / 2).sum().backward()
+def test_no_gradient_passes(function) -> None:
+    first, second = covariances(2).requires_grad_()
+    assert not function(first, second).requires_grad
 
 
 ONE = torch.eye(3, dtype=torch.float64)
@@ -236,14 +211,12 @@ NO_COVARIANCES = {
 @pytest.mark.parametrize("name", NO_COVARIANCES)
 def test_matrices_that_are_no_covariances_are_refused(name: str) -> None:
     matrix, said = NO_COVARIANCES[name]
-    eigen = torch.linalg.eigh(ONE)
     for call in (
         lambda: bures_distance(matrix, ONE),
         lambda: bures_distance(ONE, matrix),
         lambda: transport_map(matrix, ONE),
         lambda: transport_map(ONE, matrix),
         lambda: barycenter(matrix[None].expand(2, *matrix.shape)),
-        lambda: relaxed_transport_map(matrix, eigen, 1.0),
     ):
         with pytest.raises(ValueError, match=said):
             call()
@@ -308,19 +281,10 @@ def test_shapes_that_do_not_match_are_named() -> None:
         bures_distance(ONE, torch.eye(4))
     with pytest.raises(ValueError, match=r"covariances has shape \[3, 3\]: expected one per class"):
         barycenter(ONE)
-    with pytest.raises(ValueError, match="target is of 4 coordinates, source of 3"):
-        relaxed_transport_map(ONE, torch.linalg.eigh(torch.eye(4)), 1.0)
-    with pytest.raises(ValueError, match="target has the eigenvalue -2"):
-        relaxed_transport_map(ONE, (torch.tensor([-2.0, 1.0, 1.0]).double(), ONE), 1.0)
-    with pytest.raises(ValueError, match="weight=-1"):
-        relaxed_transport_map(ONE, torch.linalg.eigh(ONE), -1.0)
 
 
 def test_matrices_without_a_polar_factor_are_refused() -> None:
     for factor in (polar_factor, rough_polar_factor):
-        for wrong, said in ((ONE.long(), "int64"), (ONE.to(torch.complex128), "complex128"), (ONE[0], r"shape \[3\]")):
-            with pytest.raises(ValueError, match=f"{said}.*: a polar factor is that of"):
-                factor(wrong)
         with pytest.raises(ValueError, match="not finite"):
             factor(torch.full((3, 3), math.nan))
         assert factor(torch.empty(3, 0)).shape == (3, 0)

@@ -249,9 +249,6 @@ def test_medmnist_is_read_and_its_validation_images_are_said_to_be_left_out(tmp_
     assert (len(raw.train), len(raw.test)) == (80, 30)
     assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
     assert caplog.messages == [f"{path}: left out: the arrays val_images, val_labels"]
-    options = " ".join(f"{key}={name}" for key, name in MEDMNIST.items())
-    with pytest.raises(ValueError, match=f"has no array 'x', only .*: choose with {options}"):
-        source(path).load()
 
 
 @pytest.mark.parametrize(
@@ -298,14 +295,6 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "empty": (lambda d: (broken(write(d / "a.npz", x=X, y=Y), 0.0), {}), r"cannot be read as a whole .npz"),
     "header of 8 TB": (lambda d: (huge_header(d / "a.npz"), {}), r"cannot be read as a whole .npz file \("),
-    "times 1e200": (
-        lambda d: (write(d / "a.npz", x=1e200 * X, y=Y), {}),
-        r"size \de\+20\d, and their products .*multiply",
-    ),
-    "times 1e-200": (
-        lambda d: (write(d / "a.npz", x=1e-200 * X, y=Y), {}),
-        r"size \de-19\d, and their products .*multiply",
-    ),
     "pickle inside": (
         lambda d: (write(d / "a.npz", x=np.array([object()] * 3), y=Y), {}),
         r"cannot be read as a whole .npz file \(.*pickle",
@@ -378,21 +367,6 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path, case: str) -> 
     path, options = prepare(tmp_path)
     with pytest.raises(ValueError, match=message) as caught:
         source(path, **options).load()
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.float32, "U4"])
-def test_what_unpacks_to_more_than_the_free_memory_is_refused_unread(tmp_path: Path, monkeypatch, kind) -> None:
-    """13 MB that unpack to 3 GB of whole numbers become 24 GB of float64."""
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.ones((1000, 1000)).astype(kind), y=Y)
-    assert path.stat().st_size < 100_000
-    monkeypatch.setattr("erasure.datasets.arrays.free_bytes", lambda device: 5e6, raising=False)
-    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("read"))
-    with pytest.raises(
-        ValueError, match=r"a.npz: its arrays need \d+\.0 GB of memory .* but 0.0 GB are free"
-    ) as caught:
-        source(path).load()
     assert "\n" not in str(caught.value)
 
 

@@ -106,19 +106,6 @@ def test_grey_images_three_pixels_high_are_still_grey(digits_source: Digits) -> 
     assert images.shape == (1797, 3, 8, 8)
 
 
-def test_a_floating_part_makes_all_floating(digits_source: Digits) -> None:
-    class Floating(Digits):
-        def load(self):
-            raw = super().load()
-            images = raw.train.images.double() / 16
-            return dataclasses.replace(raw, train=dataclasses.replace(raw.train, images=images))
-
-    raw = mixture({"f": Floating(name="f", **OPTIONS), "d": digits_source}, size=8, channels=1).load()
-    assert raw.train.images.dtype == torch.float32
-    assert torch.equal(raw.train.images[:1797], raw.train.images[1797:])
-    assert float(raw.train.images.max()) == 1.0
-
-
 def test_a_sample_of_each_part_is_fixed_and_stratified(digits_source: Digits, mnist_and_svhn) -> None:
     parts: dict[str, Any] = {"digits": digits_source, "mnist": mnist_and_svhn[0]}
     raw = mixture(parts, images_per_part=40, split_seed=5).load()
@@ -198,7 +185,7 @@ def test_mixtures_of_files_of_ones_own_were_once_matched_by_number_and_have_anot
 
 def test_vectors_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", x=np.eye(4), y=np.array([0, 1, 0, 1]))
-    with pytest.raises(ValueError, match=r"v holds vectors, which cannot be brought to one size"):
+    with pytest.raises(ValueError, match=r"v holds vectors, which cannot be joined"):
         mixture({"v": Arrays(name="v", path=str(tmp_path / "v.npz"), **OPTIONS)}).load()
 
 

@@ -72,7 +72,7 @@ def test_weights_are_of_pixels_between_0_and_1_whatever_the_range(
 
 def test_examples_without_a_range_are_refused(pixels: tuple[Tensor, Tensor]) -> None:
     eraser = PublishedGradientEraser()
-    eraser.lift_range()
+    eraser.range = None
     with pytest.raises(ValueError, match="no such range: use GradientEraser"):
         eraser.fit_transform(*pixels)
 
