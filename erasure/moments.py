@@ -83,7 +83,7 @@ class ClassMoments(Accumulator):
             ValueError: no examples, or as `update`.
         """
         rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
-        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled)._update(rows, labels)
+        return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
 
     def save(self, path: Path | str) -> None:
         """Write the moments to a safetensors file, with a checksum."""
