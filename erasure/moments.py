@@ -25,7 +25,10 @@ class FewExamplesError(ValueError):
         self.sizes = sizes
         named = ", ".join(f"class {names[j] if names else j} has {size}" for j, size in [*sizes.items()][:5])
         more = " …" if len(sizes) > 5 else ""
-        super().__init__(f"every class needs at least 2 examples, but {named}{more}: add examples or drop the class")
+        remedy = "add examples or drop the class"
+        if not (names or all(sizes.values())):
+            remedy = "number the classes without gaps, z = np.unique(z, return_inverse=True)[1]"
+        super().__init__(f"every class needs at least 2 examples, but {named}{more}: {remedy}")
 
 
 class ClassMoments(Accumulator):
@@ -86,6 +89,8 @@ class ClassMoments(Accumulator):
             ValueError: no examples, or as `update`.
         """
         rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
+        if num_classes is None and k < 2:
+            raise ValueError("z is 0 for all examples: pass labels of two classes at least, or num_classes")
         return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
 
     def save(self, path: Path | str) -> None:

@@ -139,9 +139,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a boolean tolerance": (lambda: fit(X, Z, rank_tolerance=True), "rank_tolerance=True: a fraction of the largest"),
     "labels from 1 for QLEACE": (lambda: quadratic(X, Z + 1), "labels start at 0; subtract the smallest label"),
     "labels of -1 and 1": (lambda: fit(X, 2 * (Z % 2) - 1), "label -1 is out of range: labels run from 0 to 1"),
-    "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop"),
+    "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: number the classes"),
     "one class of three": (lambda: fit(X, 0 * Z, num_classes=3), "all examples are of one class: there is nothing to"),
-    "a single class": (lambda: fit(X, 0 * Z), "num_classes=1: erasing class information needs at least 2 classes"),
+    "a single class": (lambda: fit(X, 0 * Z), "z is 0 for all examples: pass labels of two"),
     "a class with one example": (lambda: quadratic(X[:4], Z[:4]), "needs at least 2 examples, but class 1 has 1"),
     "too few classes": (lambda: fit(X, Z, num_classes=2), "label 2 is out of range: labels run from 0 to 1"),
     "other lengths": (lambda: fit(X, Z[:50]), r"z has shape \(50,\): expected one label per example, \[60\]"),
@@ -221,6 +221,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "one admissible value": (
         lambda: certify(X, X, Z, admissible=0.5),  # pyright: ignore[reportCallIssue, reportArgumentType]
         "admissible=0.5: give the least and the largest",
+    ),
+    "strings among the coordinates": (
+        lambda: fit(np.array([[1, "a"]] * 60, dtype=object), Z),
+        "x holds 'a', expected numbers: give one number for each coordinate",
     ),
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }
