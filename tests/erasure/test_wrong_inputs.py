@@ -27,6 +27,7 @@ from erasure import (
     TruncatedQleaceEraser,
     erase,
     fit_layers,
+    fold,
 )
 from erasure.certificate import certify
 
@@ -226,6 +227,22 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: fit(np.array([[1, "a"]] * 60, dtype=object), Z),
         "x holds 'a', expected numbers: give one number for each coordinate",
     ),
+    "an eraser by name": (lambda: scrub(["0"], eraser="leace"), "eraser='leace': give a class such as LeaceEraser"),
+    "no token left": (lambda: scrub(["0"], [(X.float(), Z, 0 * Z)]), "no example is left: the mask is 0"),
+    "no label left": (lambda: scrub(["0"], ignore_index=-1, batches=[(X.float(), -1 + 0 * Z)]), "no example is left"),
+    "labels of three tokens of two": (
+        lambda: scrub(["0"], [(X.float().view(30, 2, 4), Z.view(20, 3).repeat(2, 1)[:30], Z.view(30, 2) > 0)]),
+        r"z has shape \[30, 3\]: expected one value per example or token, \[30, 2\]$",
+    ),
+    "a real label to ignore": (
+        lambda: fit_layers(NETWORK, [(X.float(), Z.float().masked_fill(Z == 0, -100))], ["0"]),
+        "z holds ignore_index=-100 among real numbers, where it would count as a value",
+    ),
+    "a fold into a convolution": (
+        lambda: fold(nn.Conv2d(4, 4, 1), fit(X, Z)),
+        r"Conv2d\(.* is not linear: only torch.nn.Linear and Conv1D of transformers can be folded",
+    ),
+    "a fold of a name": (lambda: fold(nn.Linear(4, 4), "leace"), "eraser is 'leace': give a fitted eraser"),  # pyright: ignore[reportArgumentType]
     "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
 }
 
