@@ -431,7 +431,7 @@ def labelled_rows(
     counted = num_classes is None and not one_hot  # which has checked the range
     rows, labels = check_batch(x, z, dim, k, in_range=not counted)
     assert labels is not None
-    return rows, labels, k
+    return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
 
 
 def check_batch(

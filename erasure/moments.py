@@ -89,8 +89,6 @@ class ClassMoments(Accumulator):
             ValueError: no examples, or as `update`.
         """
         rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
-        if num_classes is None and k < 2:
-            raise ValueError("z is 0 for all examples: pass labels of two classes at least, or num_classes")
         return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
 
     def save(self, path: Path | str) -> None:
@@ -126,7 +124,7 @@ class ClassMoments(Accumulator):
             names: names of the classes; empty to use their numbers.
             unused: allow classes without examples, for erasers that need no class covariances.
         """
-        if unused and sum(count > 0 for count in self.sizes) < 2:
+        if self.n and sum(count > 0 for count in self.sizes) < 2:
             raise ValueError("all examples are of one class: there is nothing to erase")
         if short := [j for j, count in enumerate(self.sizes) if count < 2 and not (unused and count == 0)]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:
