@@ -1,6 +1,5 @@
 """Functions that change inputs or outputs of the modules of a network, before other hooks see them."""
 
-import copy
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,9 +47,16 @@ class _Changes:
 
     def __deepcopy__(self, _: Any) -> "_Changes":
         """Return no changes: nothing could remove them from a copy of the network."""
-        copied = copy.copy(self)
-        copied.changes = []
+        copied = object.__new__(_Changes)
+        copied.changes, copied.hook = [], self.hook
         return copied
+
+    def __reduce__(self) -> str:
+        """Not possible: raises ValueError, as what is stored would erase for good."""
+        raise ValueError(
+            "erasers are attached to the network: call .remove() of what `attach` returned, or leave `erase`, before "
+            "the network is pickled, and save the erasers by their method save"
+        )
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if args:
@@ -102,12 +108,8 @@ class Attachment:
         modules = {name: named_module(model, name) for name in functions}
         self._sides = _INPUTS if inputs else _OUTPUTS
         self._attached: list[tuple[nn.Module, _Change]] = []
-
-        def watch(ran: nn.Module, *_: Any) -> None:
-            if ran is model:  # not a copy, to which nothing is attached
-                self._report_idle()
-
-        self._watch = model.register_forward_hook(watch)
+        self._model = model
+        self._watch = model.register_forward_hook(self._after)
         self._reported = not report_idle
         self._was_compiled = is_compiled(model)
         if self._was_compiled:
@@ -118,6 +120,15 @@ class Attachment:
             change = _Change(name, functions[name])
             self._sides[module].changes.append(change)
             self._attached.append((module, change))
+
+    __reduce__ = _Changes.__reduce__  # pyright: ignore
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self  # the hook of a copied network
+
+    def _after(self, ran: nn.Module, *_: Any) -> None:
+        if ran is self._model:  # not a copy, to which nothing is attached
+            self._report_idle()
 
     def remove(self) -> None:
         """Restore the network; a second call does nothing."""

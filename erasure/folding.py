@@ -3,13 +3,13 @@
 import copy
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from erasure.eraser import Eraser
-from erasure.hidden_states import erase
+from erasure.hidden_states import erase, require_eraser
 from erasure.module_outputs import call, close, first_tensor, leaves, named_module
 
 _TOLERANCE = 1e-4  # relative to the largest value of an output; float32 rounds to 1e-6
@@ -20,14 +20,17 @@ _REMEDY = (
 )
 
 
-def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear:
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def fold(linear: Layer, eraser: Eraser, *, after: bool = False) -> Layer:
     """Return a linear layer that computes `linear(eraser(x))`, or `eraser(linear(x))`.
 
     An affine eraser x -> M x + c turns W x + b into W M x + (W c + b), or into M W x + (M b + c) with `after`. Products
     are computed in float64. See Belrose et al. 2023, section 6, for erasure inside networks.
 
     Args:
-        linear: layer with weight [m, d]; it is not changed.
+        linear: layer with weight [m, d], or `Conv1D` of transformers with its transpose; it is not changed.
         eraser: eraser of vectors [n, d], or of [n, m] with `after`.
         after: erase the output of the layer instead of its input.
 
@@ -35,8 +38,8 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
         A layer of the same dtype and device, which has a bias even if `linear` has none.
 
     Raises:
-        ValueError: an eraser that uses labels, is not affine, or has another dimension, or a layer that computes more
-            than W x + b from its parameters, such as LoRA or weight normalisation.
+        ValueError: an eraser that uses labels, is not affine, or has another dimension, or a layer that is not linear
+            or computes more than W x + b from its parameters, such as LoRA or weight normalisation.
 
     Example:
         >>> import torch
@@ -46,21 +49,25 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
         >>> bool((fold(linear, eraser)(x) - linear(eraser(x))).abs().max() < 1e-5)
         True
     """
-    dim = linear.out_features if after else linear.in_features
+    require_eraser(eraser, "eraser")
+    _require_plain(linear)
+    old = _weight(linear)
+    dim = old.shape[0 if after else 1]
     if eraser.mean.numel() != dim:
         side = "outputs" if after else "inputs"
         raise ValueError(f"the eraser is of {eraser.mean.numel()} dimensions, the layer has {dim} {side}: fit it there")
-    _require_plain(linear)
-    matrix, mean, erased = _affine(eraser.to(linear.weight.device, torch.float64))
-    weight = linear.weight.detach().double()
-    bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
+    matrix, mean, erased = _affine(eraser.to(old.device, torch.float64))
+    weight = old.detach().double()
+    constant: Any = linear.bias
+    bias = weight.new_zeros(len(weight)) if constant is None else constant.detach().double()
     if after:
         weight, bias = matrix @ weight, matrix @ (bias - mean) + erased
     else:
         weight, bias = weight @ matrix, weight @ (erased - matrix @ mean) + bias
     folded = copy.deepcopy(linear)
-    folded.weight = nn.Parameter(weight.to(linear.weight), requires_grad=linear.weight.requires_grad)
-    folded.bias = nn.Parameter(bias.to(linear.weight), requires_grad=linear.weight.requires_grad)
+    weight = weight.T.contiguous() if _is_conv1d(linear) else weight
+    folded.weight = nn.Parameter(weight.to(old), requires_grad=old.requires_grad)
+    folded.bias = nn.Parameter(bias.to(old), requires_grad=old.requires_grad)
     return folded
 
 
@@ -98,13 +105,14 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
     """
     folded = _copied(model)
     for name, eraser in erasers.items():
+        require_eraser(eraser, f"erasers[{name!r}]")
+        eraser = eraser.to(dtype=torch.float64)  # float32 would round more than a network in float64
         with erase(folded, {name: eraser}, inputs=inputs):
             readers = [] if inputs else _readers(folded, name, x)
             expected = call(folded, x)
-        is_linear = isinstance(named_module(folded, name), nn.Linear)
+        is_linear = _is_linear(named_module(folded, name))
         for reader in [name] if is_linear else readers:
             linear = named_module(folded, reader)
-            assert isinstance(linear, nn.Linear)
             _require_own_weight(folded, reader, linear)
             try:
                 _replace(folded, reader, fold(linear, eraser, after=is_linear and not inputs))
@@ -151,22 +159,39 @@ def _same(expected: Tensor, output: Tensor) -> bool:
     return close(expected, output, max(least, 4 * torch.finfo(expected.dtype).eps))
 
 
-def _require_plain(linear: nn.Linear) -> None:
+def _is_conv1d(module: nn.Module) -> bool:
+    """Return whether a module is the linear layer of GPT-2 in transformers, whose weight is transposed, [d, m]."""
+    return (type(module).__module__, type(module).__name__) == ("transformers.pytorch_utils", "Conv1D")
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or _is_conv1d(module)
+
+
+def _weight(linear: Any) -> Tensor:
+    """Return the weight [m, d] of a linear layer."""
+    return linear.weight.T if _is_conv1d(linear) else linear.weight
+
+
+def _require_plain(linear: Any) -> None:
     """Raise ValueError for a layer that computes anything but W x + b, where W and b are its parameters."""
+    if not _is_linear(linear):
+        raise ValueError(f"{linear!r:.60} is not linear: only torch.nn.Linear and Conv1D of transformers can be folded")
     kind, parameters = type(linear), dict(linear.named_parameters(recurse=False))
     if "weight" not in parameters or (linear.bias is not None and "bias" not in parameters):
         raise ValueError(f"the weights of the layer are computed from others: {_REMEDY}")
-    if kind.forward is not nn.Linear.forward or "forward" in vars(linear):
+    if not (kind.forward is nn.Linear.forward or _is_conv1d(linear)) or "forward" in vars(linear):
         raise ValueError(
             f"{kind.__name__} replaces the forward of torch.nn.Linear: merge it into a torch.nn.Linear before the fold"
         )
-    x = torch.linspace(-1, 1, 3 * linear.in_features).view(3, -1).to(linear.weight)
+    weight = _weight(linear)
+    x = torch.linspace(-1, 1, 3 * weight.shape[1]).view(3, -1).to(weight)
     with torch.no_grad():
-        if not _same(nn.functional.linear(x, linear.weight, linear.bias), linear(x)):
+        if not _same(nn.functional.linear(x, weight, linear.bias), linear(x)):
             raise ValueError("hooks change what the layer computes: remove them before the fold")
 
 
-def _require_own_weight(model: nn.Module, name: str, linear: nn.Linear) -> None:
+def _require_own_weight(model: nn.Module, name: str, linear: nn.Module) -> None:
     """Raise ValueError if a linear layer shares its weight with another module."""
     for other, parameter in model.named_parameters(remove_duplicate=False):
         if parameter is linear.weight and other != f"{name}.weight":
@@ -209,7 +234,7 @@ def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
         *(
             module.register_forward_pre_hook(functools.partial(reads, reader))
             for reader, module in model.named_modules()
-            if isinstance(module, nn.Linear)
+            if _is_linear(module)
         ),
     ]
     try:

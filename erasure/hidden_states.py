@@ -16,7 +16,15 @@ from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
-from erasure.inputs import as_tensor, per_example, require_one_reading, single_column, spread
+from erasure.inputs import (
+    as_tensor,
+    is_one_hot,
+    per_example,
+    require_one_reading,
+    require_same_rows,
+    single_column,
+    spread,
+)
 from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
@@ -31,7 +39,7 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
     Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
     Gradients pass through. Erasers compute in the precision of their tensors even under autocast;
     `eraser.to(device, torch.float32)` is as fast as the network. The logger `erasure` reports modules that do not run.
-    A copy of the network by `copy.deepcopy` has no erasers.
+    A copy of the network by `copy.deepcopy` has no erasers, and the network cannot be pickled.
 
     Args:
         model: any network. A network that `torch.compile` has compiled is compiled again; attach to the compiled
@@ -53,10 +61,7 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
         >>> attached.remove()
     """
     for name, eraser in erasers.items():
-        if not isinstance(eraser, Eraser):
-            raise ValueError(
-                f"erasers[{name!r}] is {eraser!r:.60}: give a fitted eraser, such as LeaceEraser.fit(x, z)"
-            )
+        require_eraser(eraser, f"erasers[{name!r}]")
         _require_unlabelled(name, type(eraser))
     return Attachment(model, erasers, inputs=inputs)
 
@@ -110,8 +115,9 @@ def fit_layers(
             whole examples.
         num_classes: k, if z holds labels; for several concepts a mapping of the names of those that hold labels to k.
         z: entry or entries of a dictionary that hold the concept.
-        mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask".
-        ignore_index: label of examples or tokens to leave out.
+        mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask". A mask is
+            [batch] or [batch, tokens], also for tokens that the network itself adds.
+        ignore_index: label of examples or tokens to leave out. Real numbers must not hold it: mask them instead.
         inputs: fit on the first input of the modules instead of the output.
         group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
         eraser: class of eraser, fitted from moments, whose map needs no labels.
@@ -135,12 +141,18 @@ def fit_layers(
     """
     if isinstance(modules, str):
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
+    if not (isinstance(eraser, type) and issubclass(eraser, Eraser)):
+        raise ValueError(f"eraser={eraser!r:.60}: give a class such as LeaceEraser")
     modules, num_classes = [*modules], class_counts(num_classes, z)
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
-    if model.training:
-        log.warning("the network is in training mode: dropout changes its states; call model.eval() first")
+    if training := [
+        f"module {name}" if name else "the network"
+        for name, one in model.named_modules()
+        if one.training and not _wraps(one)
+    ]:
+        log.warning("%s is in training mode: dropout changes its states; call model.eval() first", training[0])
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     warned = False  # once, not for every module
 
@@ -160,6 +172,8 @@ def fit_layers(
                 assert moments is not None
                 if group is not None:
                     moments.all_reduce(group)
+                if not moments.n:
+                    raise ValueError("no example is left: the mask is 0, or the label is ignore_index, everywhere")
                 warned = warned or warned_of_few(eraser, moments)
                 precision = torch.promote_types(states.dtype, torch.float32)
                 erasers[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
@@ -178,6 +192,11 @@ def fit_layers(
                 sweep.whole = True
                 erasers = fitted(sweep, several)
     return erasers
+
+
+def _wraps(module: nn.Module) -> bool:
+    """Return whether a module only passes its inputs on, as `torch.nn.DataParallel`, whose mode has no effect."""
+    return [name for name, _ in module.named_children()] in (["module"], ["_orig_mod"])
 
 
 def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
@@ -245,6 +264,7 @@ def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> 
 
 
 def _as_tensors(x: Any, z: Any, mask: Any) -> BatchPass:
+    require_same_rows(x, {"z": z, "mask": mask})
     concepts = {name: as_tensor(one, "z") for name, one in z.items()} if isinstance(z, Mapping) else as_tensor(z, "z")
     return BatchPass(x, concepts, None if mask is None else as_tensor(mask, "mask"))
 
@@ -270,32 +290,49 @@ def _selected(
         values = mask.to(rows.device)
         if not ((values == 0) | (values == 1)).all():
             raise ValueError("the mask holds other values than 0 and 1: pass 1 for tokens to keep, 0 for padding")
-        if values.ndim > len(leading):
+        if values.shape not in (leading[:1], leading):
+            shapes = " or ".join(str(list(shape)) for shape in dict.fromkeys([leading[:1], leading]))
             raise ValueError(
-                f"the mask has shape {list(values.shape)}, but the module gives one state for each example, "
-                f"{list(states.shape)}: fit modules of single states without mask="
+                f"the mask has shape {list(values.shape)}, and the states {list(states.shape)} need {shapes}: "
+                + ("fit modules of single states without mask=" if len(leading) == 1 else "one for every token of them")
             )
-        known = _spread("the mask", values != 0, leading)
+        known = spread(values != 0, leading)
     concepts = {}
     for name, values in (z if isinstance(z, Mapping) else {SINGLE: z}).items():
         values = as_tensor(values, name).to(rows.device)
         k = num_classes.get(name) if isinstance(num_classes, Mapping) else num_classes
         require_one_reading(values, leading, k, name)
         concepts[name] = _spread(name, single_column(values, leading), leading)
-        if concepts[name].ndim == 1 and not concepts[name].is_floating_point():
+        if concepts[name].ndim > 1 and k is not None:
+            one_hot = not isinstance(num_classes, int) or is_one_hot(concepts[name][known])
+            if concepts[name].shape[1] != k or not one_hot:
+                raise _wrong_shape(name, values, leading)
+        if values.is_floating_point():
+            if bool((values == ignore_index).any()):
+                raise ValueError(
+                    f"{name} holds ignore_index={ignore_index} among real numbers, where it would count as a value: "
+                    "leave tokens out by a mask, or pass an ignore_index that is no value"
+                )
+        elif concepts[name].ndim == 1:
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
         rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
     return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]
 
 
-def _spread(what: str, values: Tensor, leading: torch.Size) -> Tensor:
+def _spread(name: str, values: Tensor, leading: torch.Size) -> Tensor:
     """Return values [n] or columns [n, m] for all examples or tokens, whose shape is `leading`."""
     if per_example(values, leading):
         return spread(values, leading)
     if values.ndim > 1 and values.shape[:-1] == leading[: values.ndim - 1]:
         return spread(values, leading, trailing=1)
-    raise ValueError(f"{what} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}")
+    raise _wrong_shape(name, values, leading)
+
+
+def _wrong_shape(name: str, values: Tensor, leading: torch.Size) -> ValueError:
+    return ValueError(
+        f"{name} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}"
+    )
 
 
 def _moments(
@@ -326,6 +363,12 @@ def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
         )
     if isinstance(module, nn.RNNBase) and not inputs:
         log.warning("%s: its last states (h_n) are a second output, which stays as it is; use the first alone", name)
+
+
+def require_eraser(eraser: Any, name: str) -> None:
+    """Raise ValueError for something that is no fitted eraser, which a message calls `name`."""
+    if not isinstance(eraser, Eraser):
+        raise ValueError(f"{name} is {eraser!r:.60}: give a fitted eraser, such as LeaceEraser.fit(x, z)")
 
 
 def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:

@@ -3,7 +3,7 @@
 import numbers
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -197,7 +197,7 @@ def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
     unsupported = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
     if unsupported is None:
         return np.array(array.tolist())
-    if strings and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
+    if strings and not examples and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
         number = next(value for value in array.flat if isinstance(value, _NUMBERS))
         raise ValueError(
             f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
@@ -289,22 +289,27 @@ def require_same_rows(x: Any, z: Any, name: str = "z", x_name: str = "x") -> Non
 
     Args:
         x: examples.
-        z: what belongs to them, or a mapping of several such by name.
+        z: what belongs to them, or a mapping of several such by name, which may hold mappings.
         name: what a message calls z; the names of a mapping stand for themselves.
         x_name: what a message calls x.
     """
-    if isinstance(x, Tensor):
-        return
-    rows: Any = getattr(x, "index", None)
-    for key, one in z.items() if isinstance(z, Mapping) else [(name, z)]:
-        other: Any = getattr(one, "index", None)  # a method of lists
-        if not (hasattr(rows, "equals") and hasattr(other, "equals")):
-            continue
+    indexed = [*_row_labels(x_name, x), *_row_labels(name, z)]
+    for key, other in indexed[1:]:
+        first, rows = indexed[0]
         if len(rows) == len(other) and not rows.equals(other) and set(rows) == set(other):
             raise ValueError(
-                f"{x_name} and {key} have the same row labels in another order: pass {key}.loc[{x_name}.index], or "
+                f"{first} and {key} have the same row labels in another order: pass {key}.loc[{first}.index], or "
                 f"{key}.to_numpy() to pair rows by position"
             )
+
+
+def _row_labels(name: str, values: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and row labels of pandas objects, which may lie in nested mappings."""
+    if isinstance(values, Mapping):
+        for key, one in values.items():
+            yield from _row_labels(str(key), one)
+    elif not isinstance(values, Tensor) and hasattr(rows := getattr(values, "index", None), "equals"):  # not of lists
+        yield name, rows
 
 
 def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> None:
@@ -421,7 +426,7 @@ def labelled_rows(
     counted = num_classes is None and not one_hot  # which has checked the range
     rows, labels = check_batch(x, z, dim, k, in_range=not counted)
     assert labels is not None
-    return rows, labels, k
+    return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
 
 
 def check_batch(

@@ -25,7 +25,10 @@ class FewExamplesError(ValueError):
         self.sizes = sizes
         named = ", ".join(f"class {names[j] if names else j} has {size}" for j, size in [*sizes.items()][:5])
         more = " …" if len(sizes) > 5 else ""
-        super().__init__(f"every class needs at least 2 examples, but {named}{more}: add examples or drop the class")
+        remedy = "add examples or drop the class"
+        if not (names or all(sizes.values())):
+            remedy = "number the classes without gaps, z = np.unique(z, return_inverse=True)[1]"
+        super().__init__(f"every class needs at least 2 examples, but {named}{more}: {remedy}")
 
 
 class ClassMoments(Accumulator):
@@ -116,7 +119,7 @@ class ClassMoments(Accumulator):
             names: names of the classes; empty to use their numbers.
             unused: allow classes without examples, for erasers that need no class covariances.
         """
-        if unused and sum(count > 0 for count in self.sizes) < 2:
+        if self.n and sum(count > 0 for count in self.sizes) < 2:
             raise ValueError("all examples are of one class: there is nothing to erase")
         if short := [j for j, count in enumerate(self.sizes) if count < 2 and not (unused and count == 0)]:
             if short == [0] and not self.sizes[0] and self.num_classes > 2:

@@ -1,12 +1,17 @@
 """Erasers that project: x' = x - (x - m̄) Bᵀ Aᵀ with thin factors, the same for every class."""
 
+import logging
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
+from erasure.moments import ClassMoments
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,18 +44,36 @@ class ProjectionEraser(Eraser):
         return made_constant(x - (x - self.mean) @ self.right.T @ self.left.T, self.constant, self.mean)
 
 
-def removed_columns(covariance: Tensor, left: Tensor, right: Tensor) -> tuple[int, ...]:
-    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, given the covariance [d, d] of x."""
+def removed_columns(
+    kind: type[Eraser], moments: ClassMoments | ConceptMoments, left: Tensor, right: Tensor
+) -> tuple[int, ...]:
+    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, as `constant_columns`."""
+    covariance = moments.total
     product = covariance @ right.T
     before = covariance.diagonal()
     after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
-    return constant_columns(before, after)
+    return constant_columns(kind, moments, before, after)
 
 
-def constant_columns(before: Tensor, after: Tensor) -> tuple[int, ...]:
-    """Return the coordinates that vary before erasure, and after it by rounding only, given their variances [d]."""
-    rounding = 10 * len(before) * torch.finfo(before.dtype).eps * before  # as in `CovarianceFactor`
-    gone = ((before > 0) & (after <= rounding)).tolist()
+def constant_columns(
+    kind: type[Eraser], moments: ClassMoments | ConceptMoments, before: Tensor, after: Tensor
+) -> tuple[int, ...]:
+    """Return the coordinates that vary before erasure, and after it by rounding only, given their variances [d].
+
+    Waits once for the device. Logs a warning if no coordinate varies by more than the rounding of the examples.
+    """
+    eps, square = torch.finfo(before.dtype).eps, moments.mean.square()
+    rounding = 10 * len(before) * eps * before  # as in `CovarianceFactor`, as are the next two
+    live = before > (32 * eps) ** 2 * square
+    noise = (moments.epsilon**2 / 12 * (1 + square / before)) ** (2 / 3) * before
+    nothing_left = live.any() & (~live | (after <= torch.maximum(noise, rounding))).all()
+    nothing, *gone = torch.cat([nothing_left[None], (before > 0) & (after <= rounding)]).tolist()
+    if nothing:
+        log.warning(
+            "%s removes all dimensions in which x varies: every example becomes their mean; erase fewer classes or "
+            "directions, or take more coordinates",
+            kind.__name__,
+        )
     return tuple(i for i, constant in enumerate(gone) if constant)
 
 

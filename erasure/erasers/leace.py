@@ -1,6 +1,5 @@
 """LEACE: the smallest edit after which no linear predictor beats the constant one."""
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import real_number
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
-
-log = logging.getLogger(__name__)
 
 # In layers after an erased one, whitened class means differed by at most 39 roundings of float64, most of them from the
 # sums. For float32 examples, whose sums are float64, it was 2. Both limits leave a factor of about ten or more.
@@ -96,13 +93,7 @@ class LeaceEraser(ProjectionEraser):
         # Rank and rounding: where Σ_xx is singular in float64, class means may differ outside its range.
         hidden_left, hidden_right = factor.null_projection(shifts)
         left, right = torch.cat([left, hidden_left], 1), torch.cat([right, hidden_right])
-        if u.shape[1] == factor.rank > 0:
-            log.warning(
-                "z has %s, and LEACE removes all %d dimensions in which x varies: every example becomes their mean",
-                f"{rank} columns" if num_classes is None else f"{num_classes} classes",
-                factor.rank,
-            )
-        constant = removed_columns(total, left, right)
+        constant = removed_columns(cls, moments, left, right)
         return cls(moments.mean, num_classes, left, right, constant=constant)
 
 

@@ -58,10 +58,12 @@ class OracleLeaceEraser(Eraser):
             moments.require_examples()
             factor = moments.concept_factor(moments.positions())
             slopes = factor.solve_transposed(factor.solve(moments.cross.T))
+            before = moments.total.diagonal()
+            constant_columns(cls, moments, before, before - (moments.cross * slopes.T).sum(1))  # may warn
             named = tuple(moments.concepts.items())
             return cls(moments.mean, None, slopes, concept_mean=moments.concept_mean, concepts=named)
         moments.require_examples(unused=True)
-        constant = constant_columns(moments.total.diagonal(), moments.within.diagonal())
+        constant = constant_columns(cls, moments, moments.total.diagonal(), moments.within.diagonal())
         means = torch.where(moments.counts[:, None] > 0, moments.means, moments.mean)
         return cls(moments.mean, moments.num_classes, means, constant=constant)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from erasure.erasers.qleace import ClassMapsEraser
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
+from erasure.projection_eraser import constant_columns
 from erasure.torch_modes import without_autocast
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         """
         cls.require_options(precision=precision, shrinkage=shrinkage, truncation=truncation)
         moments.require_examples()
+        constant_columns(cls, moments, moments.total.diagonal(), moments.within.diagonal())  # may warn
         dtype, epsilon = getattr(torch, precision), torch.finfo(getattr(torch, truncation or precision)).eps
         k = moments.num_classes
         covariances = [

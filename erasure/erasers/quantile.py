@@ -9,6 +9,7 @@ from torch import Tensor
 from erasure.eraser import Eraser
 from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
+from erasure.projection_eraser import constant_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +89,7 @@ class QuantileEraser(Eraser):
             common = levels.expand_as(quantiles[0]).contiguous()
         else:
             common = (moments.weights[:, None, None] * quantiles).sum(0)
+            constant_columns(cls, moments, moments.total.diagonal(), common.var(1))  # may warn
         return cls(moments.mean, moments.num_classes, quantiles, common)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:

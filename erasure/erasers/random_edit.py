@@ -16,6 +16,7 @@ from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import random_directions
 from erasure.inputs import real_number
 from erasure.moments import ClassMoments
+from erasure.projection_eraser import constant_columns
 
 _REFERENCES: dict[str, type[Eraser]] = {
     "leace": LeaceEraser,
@@ -90,6 +91,7 @@ class RandomEditEraser(Eraser):
         _require_edit_size(edit_size)
         directions = random_directions(moments, moments.dim, seed)
         total = moments.total
+        constant_columns(cls, moments, total.diagonal(), (1 - edit_size) * total.diagonal())  # may warn
         variances = (directions * (total @ directions)).sum(0)  # variance along each direction
         left = edit_size * total.trace() - (variances.cumsum(0) - variances)
         # the last direction contributes share² of its variance; rounding never adds another direction

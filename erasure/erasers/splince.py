@@ -13,7 +13,7 @@ from erasure.erasers.leace import LeaceEraser, exceeds_rounding, span
 from erasure.few_examples import warned_of_few
 from erasure.inputs import Array, as_tensor, require_same_rows
 from erasure.moments import ClassMoments
-from erasure.projection_eraser import ProjectionEraser
+from erasure.projection_eraser import ProjectionEraser, removed_columns
 
 _SMALLEST_ANGLE = 1e-6  # sine below which the two concepts are taken to share a direction
 
@@ -138,4 +138,5 @@ class SplinceEraser(ProjectionEraser):
         rows = torch.linalg.pinv(outside)
         left = factor.multiply(u[:split]) + hidden_left @ u[split:]
         right = factor.solve_transposed(rows[:, :split].T).T + rows[:, split:] @ hidden_right
+        removed_columns(cls, moments, left, right)  # may warn
         return cls(moments.mean, None, left, right, cosine=cosine)

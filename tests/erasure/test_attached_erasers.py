@@ -1,6 +1,7 @@
 """Attached erasers are the first to see states, say where they see none, and leave nothing behind."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -81,6 +82,10 @@ def test_a_copy_has_no_erasers(inputs: bool, caplog: pytest.LogCaptureFixture) -
     with erase(model, {"0": eraser}, inputs=inputs):
         copied, erased = copy.deepcopy(model), model(x)
         folded = fold_layers(model, {"1": eraser}, x, inputs=True)
+        for part in (model, model[0]):
+            with pytest.raises(ValueError, match=r"erasers are attached to the network: call .remove\(\)"):
+                pickle.dumps(part)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x), plain)
     assert not torch.allclose(plain, erased)
     for _ in range(2):
         assert torch.equal(copied(x), plain)

@@ -78,6 +78,9 @@ def test_an_mlp_erased_at_every_layer() -> None:
     folded = fold_layers(model, erasers, x[:4])
     with erase(model, erasers):
         torch.testing.assert_close(folded(x), model(x), rtol=0, atol=1e-5)
+    exact = fold_layers(model.double(), erasers, X[:4])  # float32 erasers in a network of float64
+    with erase(model, {name: eraser.to(torch.float64) for name, eraser in erasers.items()}):
+        torch.testing.assert_close(exact(X), model(X), rtol=0, atol=1e-12)
 
 
 class Residual(nn.Module):

@@ -286,11 +286,25 @@ def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused
     additive = torch.zeros(z.shape).masked_fill(torch.arange(5) > 3, -torch.inf)
     with pytest.raises(ValueError, match="the mask holds other values than 0 and 1: pass 1 for tokens to keep"):
         fit_layers(model, [(x, z, additive)], ["embed"], num_classes=2)
+    for shape in ((20, 4), (20, 6), (20, 1), (20, 5, 1), (20, 1, 1, 5)):
+        for concept, k in ((z, 2), (z[..., None].double(), None)):
+            with pytest.raises(ValueError, match=r"and the states \[20, 5, 6\] need \[20\] or \[20, 5\]: one"):
+                fit_layers(model, [(x, concept, torch.ones(shape))], ["embed"], num_classes=k)
     pooled = nn.Sequential(nn.Linear(6, 8), Mean()).eval()
     with pytest.raises(
-        ValueError, match=r"the mask has shape \[20, 5\], but the module gives one state for each example"
+        ValueError, match=r"mask has shape \[20, 5\], and the states \[20, 8\] need \[20\]: fit modules of single"
     ):
         fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
+
+
+def test_any_module_in_training_mode_is_reported_except_a_wrapper(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Linear(4, 4)).eval()
+    batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+    fit_layers(nn.DataParallel(model), batches, ["module.1"], num_classes=2)
+    assert not caplog.messages
+    model[0].train()
+    fit_layers(model, batches, ["1"], num_classes=2)
+    assert "module 0 is in training mode: dropout changes its states; call model.eval() first" in caplog.text
 
 
 def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:

@@ -1,7 +1,6 @@
 """Arrays, frames and tensors of every kind, as examples and as concepts (erasure.inputs)."""
 
 import datetime
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,24 @@ import numpy as np
 import pytest
 import torch
 
-from erasure import ClassMoments, ConceptMoments, Eraser, LeaceEraser, OracleLeaceEraser, QleaceEraser, SplinceEraser
-from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure import (
+    AlfQleaceEraser,
+    ClassMoments,
+    ConceptMoments,
+    Eraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    QuantileEraser,
+    RandomEditEraser,
+    RandomEraser,
+    SplinceEraser,
+    TruncatedQleaceEraser,
+    fit_layers,
+)
+from erasure.certificate import certify
+from erasure.matched_samples import counterpart
+from erasure.sklearn import ConceptEraser
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -184,6 +199,12 @@ def test_rows_in_another_order_are_refused_wherever_labels_come_with_examples() 
         lambda: ClassMoments.fit(frame, z),
         lambda: ConceptMoments.fit(frame, {"g": z}),
         lambda: SplinceEraser.fit(frame, Z, keep=z),
+        lambda: LeaceEraser.fit(X, {"g": pandas.Series(Z), "h": z}),
+        lambda: OracleLeaceEraser.fit(X, {"g": Z})(frame, {"g": z}),
+        lambda: ConceptEraser().fit(frame, concept={"g": z}),
+        lambda: certify(frame, X, {"g": z}),
+        lambda: fit_layers(torch.nn.Sequential(torch.nn.Identity()), [(frame, {"g": z})], ["0"]),
+        lambda: counterpart("independent", frame, z),  # pyright: ignore[reportArgumentType]
     ):
         with pytest.raises(ValueError, match="same row labels in another order"):
             call()
@@ -205,15 +226,31 @@ def test_kept_concepts_may_be_constant_and_are_kept_in_full_range() -> None:
         SplinceEraser.fit(X, Z, keep=R * 1e200)
 
 
-def test_a_warning_says_that_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    LeaceEraser.fit(X, Z)
+CLASS_MEANS = (np.eye(3, 5) + 1)[Z]  # without variance within a class
+NOTHING_LEFT: dict[str, tuple[type[Eraser], Any, Any, dict[str, Any]]] = {
+    "as many classes as dimensions": (LeaceEraser, X, np.arange(120) % 20, {}),
+    "collinear float32": (LeaceEraser, np.c_[X[:, :2], X[:, :1] + X[:, 1:2], 0 * Z + 0.1].astype(np.float32), Z, {}),
+    "quadratic directions": (AlfQleaceEraser, X * (1 + Z[:, None]), Z, {"target": None, "num_directions": 5}),
+    "random directions": (RandomEraser, X, Z, {"num_directions": 5}),
+    "an edit of everything": (RandomEditEraser, X, Z, {"edit_size": 1.0}),
+    "one direction, nothing kept": (SplinceEraser, X[:, :1], X[:, 0], {"keep": 0 * R}),
+    "class means": (OracleLeaceEraser, CLASS_MEANS, Z, {}),
+    "a linear function": (OracleLeaceEraser, R[:, None] * np.arange(3.0), R, {}),
+    "quantiles of class means": (QuantileEraser, CLASS_MEANS, Z, {}),
+    "truncated maps of class means": (TruncatedQleaceEraser, CLASS_MEANS, Z, {}),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_LEFT)
+def test_a_warning_says_that_nothing_is_left(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    kind, x, z, options = NOTHING_LEFT[name]
+    message = f"{kind.__name__} removes all dimensions in which x varies: every example becomes their mean"
+    assert np.ptp(kind.fit(x, z, **options)(x, z), axis=0).max() < 1e-6
+    assert message in caplog.text
+    caplog.clear()
+    less = {"num_directions": 1, "edit_size": 0.9}
+    kind.fit(X, Z, **{option: less[option] for option in options.keys() & less})
     assert not caplog.messages
-    many = np.arange(120) % 20
-    assert np.ptp(LeaceEraser.fit(X, many)(X), axis=0).max() < 1e-12
-    assert caplog.messages == [
-        "z has 20 classes, and LEACE removes all 5 dimensions in which x varies: every example becomes their mean"
-    ]
 
 
 def in_inference_mode(path: Path) -> tuple[list[ClassMoments], ConceptMoments, list[Eraser]]:

@@ -207,7 +207,8 @@ def test_a_weight_that_is_tied_is_not_folded_into() -> None:
     erasers = fitted(tied, ["transformer.ln_f"])
     with pytest.raises(ValueError, match="lm_head shares its weight with transformer.wte.weight, and folding would"):
         fold_layers(tied, erasers, WORDS)
-    erasers = fitted(untied, ["transformer.ln_f"])
+    layer = "transformer.h.0"  # whose linear layers are Conv1D
+    erasers = fitted(untied, [f"{layer}.ln_1", f"{layer}.attn.c_proj", f"{layer}.mlp.c_fc", "transformer.ln_f"])
     with torch.no_grad(), erase(untied, erasers):
         expected = untied(TOKENS).logits
     torch.testing.assert_close(fold_layers(untied, erasers, WORDS)(TOKENS).logits, expected, rtol=0, atol=1e-5)

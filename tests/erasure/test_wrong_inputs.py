@@ -27,6 +27,7 @@ from erasure import (
     TruncatedQleaceEraser,
     erase,
     fit_layers,
+    fold,
 )
 from erasure.certificate import certify
 
@@ -134,9 +135,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a boolean tolerance": (lambda: fit(X, Z, rank_tolerance=True), "rank_tolerance=True: give a number"),
     "labels from 1 for QLEACE": (lambda: quadratic(X, Z + 1), "labels start at 0; subtract the smallest label"),
     "labels of -1 and 1": (lambda: fit(X, 2 * (Z % 2) - 1), "label -1 is out of range: labels run from 0 to 1"),
-    "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop"),
+    "a label left out": (lambda: quadratic(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: number the classes"),
     "one class of three": (lambda: fit(X, 0 * Z, num_classes=3), "all examples are of one class: there is nothing to"),
-    "a single class": (lambda: fit(X, 0 * Z), "num_classes=1: erasing class information needs at least 2 classes"),
+    "a single class": (lambda: quadratic(X, 0 * Z), "all examples are of one class: there is nothing to"),
     "a class with one example": (lambda: quadratic(X[:4], Z[:4]), "needs at least 2 examples, but class 1 has 1"),
     "too few classes": (lambda: fit(X, Z, num_classes=2), "label 2 is out of range: labels run from 0 to 1"),
     "other lengths": (lambda: fit(X, Z[:50]), r"z has shape \(50,\): expected one label per example, \[60\]"),
@@ -187,6 +188,26 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: scrub(["0"], eraser=OracleLeaceEraser),
         "needs labels, which a network",
     ),
+    "strings among the coordinates": (
+        lambda: fit(np.array([[1, "a"]] * 60, dtype=object), Z),
+        "x holds 'a', expected numbers: give one number for each coordinate",
+    ),
+    "an eraser by name": (lambda: scrub(["0"], eraser="leace"), "eraser='leace': give a class such as LeaceEraser"),
+    "no token left": (lambda: scrub(["0"], [(X.float(), Z, 0 * Z)]), "no example is left: the mask is 0"),
+    "no label left": (lambda: scrub(["0"], ignore_index=-1, batches=[(X.float(), -1 + 0 * Z)]), "no example is left"),
+    "labels of three tokens of two": (
+        lambda: scrub(["0"], [(X.float().view(30, 2, 4), Z.view(20, 3).repeat(2, 1)[:30], Z.view(30, 2) > 0)]),
+        r"z has shape \[30, 3\]: expected one value per example or token, \[30, 2\]$",
+    ),
+    "a real label to ignore": (
+        lambda: fit_layers(NETWORK, [(X.float(), Z.float().masked_fill(Z == 0, -100))], ["0"]),
+        "z holds ignore_index=-100 among real numbers, where it would count as a value",
+    ),
+    "a fold into a convolution": (
+        lambda: fold(nn.Conv2d(4, 4, 1), fit(X, Z)),
+        r"Conv2d\(.* is not linear: only torch.nn.Linear and Conv1D of transformers can be folded",
+    ),
+    "a fold of a name": (lambda: fold(nn.Linear(4, 4), "leace"), "eraser is 'leace': give a fitted eraser"),  # pyright: ignore[reportArgumentType]
     "moments of no examples": (
         lambda: RandomEraser.from_moments(ClassMoments(4, 3), num_directions=2),
         r"moments of no examples: call update\(x, z\) first",
