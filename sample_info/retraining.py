@@ -27,14 +27,13 @@ def retrained_stacks(
     x_test: Tensor,
     sets: Tensor,
     *,
-    effective_n: int,
     memory_bytes: int,
     step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
 ) -> Iterator[Effects]:
     """Train on all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
 
-    Without a set the loss is divided by `effective_n`. Yields effects on test inputs [m, ...] of a stack at a time, on
-    the CPU. `step` takes a stack's first set and the function that trains it, and may return stored effects instead.
+    Yields effects on test inputs [m, ...] of a stack at a time, on the CPU. `step` takes a stack's first set and the
+    function that trains it, and may return stored effects instead.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
@@ -43,7 +42,6 @@ def retrained_stacks(
     n = len(descent.x)
     assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
     members = descent.members_at_once(memory_bytes)
-    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
 
     def progress(before: int, members: int) -> Callable[[int], object]:
         whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
@@ -59,7 +57,7 @@ def retrained_stacks(
         log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
         c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
         single = sets.shape[1] == 1  # members share nearly all examples
-        change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
+        change = descent.train(c, shown) if single else descent.train_on(positions(c), shown)
         moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
         outputs = (predicted - descent.predictions(change, x_test)).double()
         prediction = outputs.square().sum(-1).mean(-1)
@@ -112,11 +110,8 @@ def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run)
     def step(begun: int, train: Callable[[], Effects]) -> Effects:
         return Effects(**run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train()))).tensors)
 
-    options = {
-        "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
-        "memory_bytes": int(problem.memory_bytes),
-    }
-    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, **options, step=step))
+    memory = int(problem.memory_bytes)
+    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, memory_bytes=memory, step=step))
 
 
 def halves(n: int, count: int) -> Tensor:

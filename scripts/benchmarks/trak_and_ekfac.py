@@ -145,9 +145,10 @@ class Study:
         def network() -> LinearizedNetwork:
             return LinearizedNetwork(self.problem, self.problem.kernels())
 
-        ours = {OURS: lambda: network().all_left_out()}
-        if self.problem.descent.left_out_loss == "sum":  # as in the run
-            ours[THINNED] = lambda: network().thinned(self.sets.shape[1]).all_left_out()
+        ours = {
+            OURS: lambda: network().all_left_out(),
+            THINNED: lambda: network().thinned(self.sets.shape[1]).all_left_out(),
+        }
         rows = [*(self.evaluate(name, work) for name, work in ours.items()), self.evaluate_sets(network())]
         methods = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
         methods |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}

@@ -48,5 +48,5 @@ def retrained(
     """Return leave-one-out changes of `examples`, by default of all."""
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples
-    stacks = retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)
+    stacks = retrained_stacks(descent, x_test, examples[:, None], memory_bytes=memory_bytes)
     return Changes.joined(stacks).among(n, examples)

@@ -43,7 +43,7 @@ def scores(device: torch.device) -> Mapping[str, Tensor]:
     residual = torch.linspace(-1, 1, 40, dtype=torch.float64).view(4, 10).to(device)
     by_method = {}
     for method in ("series", "resolvent"):
-        descent = LinearizedDescent(learning_rate=1e-3, steps=100, weight_decay=0.5, left_out_loss="mean")
+        descent = LinearizedDescent(learning_rate=1e-3, steps=100, weight_decay=0.5)
         dynamics = LinearizedDynamics(whole[0], residual, descent, method=method)
         by_method[method] = leave_one_out(dynamics, whole[1]).weight
     minimum = dynamics.at_minimum

@@ -23,7 +23,7 @@ LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 def test_effects_of_sets_are_of_trainings_on_what_is_left_alone(k: int) -> None:
     descent, x_test = mlp_problem(k=k)
     sets = halves(20, 3)
-    (stack,) = retrained_stacks(descent, x_test, sets, effective_n=20, memory_bytes=2**31)
+    (stack,) = retrained_stacks(descent, x_test, sets, memory_bytes=2**31)
     everything = descent.predictions(descent.train(torch.ones(1, 20)), x_test)[0]
     for removed, outputs, prediction in zip(sets, stack.outputs, stack.prediction, strict=True):
         left = torch.ones(20).index_fill(0, removed, 0)
