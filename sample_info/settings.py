@@ -106,10 +106,11 @@ class SummarySettings:
 class KernelSettings:
     """Options of the tangent kernel, `sample_info.kernel`.
 
-    "coordinates" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`).
+    "auto" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`), unless the
+    exact kernel is cheap.
     """
 
-    projection: Literal["auto", "exact", "coordinates"]
+    projection: Literal["auto", "exact"]
 
 
 @dataclass(frozen=True, kw_only=True)
