@@ -49,15 +49,14 @@ def retrained_stacks(
 
     @functools.cache
     def with_all() -> tuple[dict[str, Tensor], Tensor]:
-        weights = descent.train(torch.ones(1, n), progress(0, 1))
+        weights = descent.train(descent.everything, progress(0, 1))
         return weights, descent.predictions(weights, x_test)
 
     def train(begun: int) -> Effects:
         (everything, predicted), left_out = with_all(), sets[begun : begun + members]
         log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
-        c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
-        single = sets.shape[1] == 1  # members share nearly all examples
-        change = descent.train(c, shown) if single else descent.train_on(positions(c), shown)
+        remaining = torch.ones(len(left_out), n).scatter_(1, left_out, 0)
+        change = descent.train(positions(remaining), progress(1 + begun, len(left_out)))
         moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
         outputs = (predicted - descent.predictions(change, x_test)).double()
         prediction = outputs.square().sum(-1).mean(-1)
@@ -82,20 +81,18 @@ def train_on_each(
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
     """
-    sizes = left.sum(1).unique().tolist()
-    assert len(sizes) == 1, "subsets of different sizes"
+    assert len(left.sum(1).unique()) == 1, "subsets of different sizes"
+    parts = positions(left)
     keep_freed_memory()
-    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
+    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / parts.shape[1])
     outputs: list[Tensor] = []
-    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
+    for some in parts.split(descent.members_at_once(int(problem.memory_bytes))):
         begun = sum(map(len, outputs))
 
         def done(step: int, begun: int = begun, members: int = len(some)) -> None:
             progress((begun + members * step / descent.steps) / len(left))
 
-        used = some.any(0)  # examples in any subset
-        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
-        outputs.append(descent.predictions(change, problem.held_out))
+        outputs.append(descent.predictions(descent.train(some, done), problem.held_out))
     return torch.cat(outputs)
 
 

@@ -111,5 +111,5 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     def fail(*_) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(GradientDescent, "train_on", fail)
+    monkeypatch.setattr(GradientDescent, "train", fail)
     assert command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
