@@ -6,7 +6,7 @@ summaries: `sample_info.data_summarization`.
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -16,24 +16,26 @@ from erasure.progress import Display
 from harness.run_directory import Run, Tensors
 from sample_info.gradient_descent import GradientDescent
 from sample_info.leave_one_out_effects import Effects
+from sample_info.scores import Steps, computed
 from sample_info.training_problem import TrainingProblem
 from train.memory import keep_freed_memory
 
 log = logging.getLogger(__name__)
 
 
-def retrained_stacks(
+def retrained(
     descent: GradientDescent,
     x_test: Tensor,
     sets: Tensor,
     *,
     memory_bytes: int,
-    step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
-) -> Iterator[Effects]:
-    """Train on all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
+    name: str = "retrained",
+    steps: Steps = computed,
+) -> Effects:
+    """Return effects on test inputs [m, ...] of training without each of `sets` [b, s], on the CPU.
 
-    Yields effects on test inputs [m, ...] of a stack at a time, on the CPU. `step` takes a stack's first set and the
-    function that trains it, and may return stored effects instead.
+    Trains on all examples, then on what each set leaves, as many networks at a time as memory holds. Each such stack is
+    a step of this name and its first set.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
@@ -52,7 +54,7 @@ def retrained_stacks(
         weights = descent.train(descent.everything, progress(0, 1))
         return weights, descent.predictions(weights, x_test)
 
-    def train(begun: int) -> Effects:
+    def train(begun: int) -> Tensors:
         (everything, predicted), left_out = with_all(), sets[begun : begun + members]
         log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
         remaining = torch.ones(len(left_out), n).scatter_(1, left_out, 0)
@@ -60,14 +62,21 @@ def retrained_stacks(
         moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
         outputs = (predicted - descent.predictions(change, x_test)).double()
         prediction = outputs.square().sum(-1).mean(-1)
-        return Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
+        weight = torch.stack(moved).sum(0)
+        return Tensors({"weight": weight.cpu(), "prediction": prediction.cpu(), "outputs": outputs.cpu()})
 
-    begun = 0
+    stacks, begun = list[Effects](), 0
     with Display("retraining") as display:
         while begun < len(sets):
-            stack = step(begun, functools.partial(train, begun))
-            begun += len(stack.weight)
-            yield stack
+            stacks.append(Effects(**steps(f"{name}-{begun}", functools.partial(train, begun)).tensors))
+            begun += len(stacks[-1].weight)
+    return Effects.joined(stacks)
+
+
+def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
+    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
+    options = {"memory_bytes": int(problem.memory_bytes), "name": f"{name}-{problem.seed}", "steps": run.step}
+    return retrained(problem.training, problem.held_out, sets, **options)
 
 
 def train_on_each(
@@ -99,16 +108,6 @@ def train_on_each(
 def positions(mask: Tensor) -> Tensor:
     """Return the positions [b, m] of the nonzero entries of `mask` [b, n], as many in every row."""
     return mask.nonzero()[:, 1].view(len(mask), -1)
-
-
-def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
-    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
-
-    def step(begun: int, train: Callable[[], Effects]) -> Effects:
-        return Effects(**run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train()))).tensors)
-
-    memory = int(problem.memory_bytes)
-    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, memory_bytes=memory, step=step))
 
 
 def halves(n: int, count: int) -> Tensor:

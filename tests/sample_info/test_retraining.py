@@ -10,7 +10,7 @@ from torch import Tensor
 from harness.run_directory import Run
 from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
+from sample_info.retraining import halves, positions, retrained, train_on_each, trained_without
 from sample_info.training_problem import TrainingProblem
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import mlp_problem
@@ -23,7 +23,7 @@ LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 def test_effects_of_sets_are_of_trainings_on_what_is_left_alone(k: int) -> None:
     descent, x_test = mlp_problem(k=k)
     sets = halves(20, 3)
-    (stack,) = retrained_stacks(descent, x_test, sets, memory_bytes=2**31)
+    stack = retrained(descent, x_test, sets, memory_bytes=2**31)
     everything = descent.predictions(descent.train(descent.everything), x_test)[0]
     for removed, outputs, prediction in zip(sets, stack.outputs, stack.prediction, strict=True):
         left = torch.ones(20).index_fill(0, removed, 0).nonzero()[:, 0]
