@@ -16,6 +16,8 @@ _RETIRED: Mapping[str, Any] = {
     "sample_info.batch_size": ...,
     "sample_info.kernel.size": 2000,
     "sample_info.summaries.draws": 5,
+    "sample_info.training.left_out_loss": "sum",
+    "sample_info.training.time": "discrete",
 }
 
 

@@ -30,7 +30,8 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     require_read(config, config.unread_options())
     settings = config.sample_info
     described = Experiment.from_config("sample_info", config).require_network()
-    summary_model(config)  # raises ValueError for options that the model lacks
+    if settings.summaries.trained:
+        summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         described = replace(described, source=ClassSubset.of(described.source, settings.classes))
     checksums = {}

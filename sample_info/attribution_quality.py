@@ -32,8 +32,8 @@ def attributions(
 ) -> dict[str, Attribution]:
     """Evaluate our summed effects, our prediction without a whole set, and every method but retraining, by name.
 
-    Our effects are summed for the training on all examples and, if the loss is a sum, also for a training with every
-    example at its mean weight over halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to
+    Our effects are summed for the training on all examples and for one with every example at its mean weight over
+    halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to
     the run's directory: `left_out` [S, s] and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone`
     [e] and `alone_outputs` [e, m, k].
 
@@ -48,9 +48,7 @@ def attributions(
         alone = known(single).nonzero().squeeze(1)
         tensors |= {"alone": alone, "alone_outputs": single[alone]}
     save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", tensors)
-    linearized = {OURS: network.all_left_out()}
-    if problem.descent.left_out_loss == "sum":  # else a half's mean gives each of its examples twice the weight
-        linearized[THINNED] = network.thinned(sets.shape[1]).all_left_out()
+    linearized = {OURS: network.all_left_out(), THINNED: network.thinned(sets.shape[1]).all_left_out()}
     results = {name: evaluate(effects, sets, truth, single, wrong) for name, effects in linearized.items()}
     exact = (network.trained_held_out - network.without(sets)).cpu()
     results[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from conf.check import keyword_only
-from conf.target_class import check_target, target_of
+from conf.target_class import check_target
 from erasure.progress import Show, part_of
 from harness.run_directory import Run
 from sample_info.linearized.network import LinearizedNetwork
@@ -35,17 +34,11 @@ class Curve(NamedTuple):
 def summary_model(config: SampleInfoConfig) -> Options:
     """Return the configuration of the network trained on summaries: the model's, with `summaries.model`'s options.
 
-    Another `_target_` takes only the options that it knows from the model's configuration.
-
     Raises:
         ConfigError: an option that the architecture does not have.
     """
-    options = config.sample_info.summaries.model or {}
-    base = config.model
-    if "_target_" in options:
-        accepted = {"name", *keyword_only(target_of("model", options).schema)}
-        base = {key: value for key, value in base.items() if key in accepted}
-    return check_target("sample_info.summaries.model", {**base, **options}, "model")
+    options = config.model | (config.sample_info.summaries.model or {})
+    return check_target("sample_info.summaries.model", options, "model")
 
 
 def bottom(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradient descent from one initialisation: many trainings at once, with different weights of the examples."""
+"""Gradient descent from one initialisation: many trainings at once, each on some of the examples."""
 
 import math
 from collections.abc import Callable
@@ -17,14 +17,14 @@ _CACHED_BYTES = 2**26  # on the CPU larger stacks exceed the caches, and are no 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent:
-    """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i c_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
+    """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
 
     The loss of Harutyunyan et al. 2021: a *sum* over examples, and weight decay towards w_0. For an η of the mean loss,
     as in the paper's tables and released code, pass η/n and nλ. The released code has targets 0 and 1 in one column for
     two classes.
 
-    S members differ only in their example weights c, and are trained together: parameters have a leading axis [S, ...].
-    The state is w - w_0: rounding is relative to the movement, as small changes by one example require.
+    S members differ only in the examples that they sum over, and are trained together: parameters have a leading axis
+    [S, ...]. The state is w - w_0: rounding is relative to the movement, as small changes by one example require.
 
     A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
     vectorised by `torch.func.vmap`.
@@ -66,39 +66,26 @@ class GradientDescent:
         options["stackable"] = model.stackable
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
-    def train(self, example_weights: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
-        """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves an example out."""
-        return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
-
-    def train_on(self, parts: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
-        """Train as `train`, each of S members on the examples at its positions, [S, b].
-
-        The other examples are not computed, unlike examples of weight 0. On a CPU, batched products of separate inputs
-        are also faster than products of shared ones.
-        """
-        parts = parts.to(self.x.device)
-        return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
-
-    def _descended(
+    def train(
         self,
-        x: Tensor,
-        y: Tensor,
-        c: Tensor,
-        progress: Callable[[int], object],
+        parts: Tensor,
+        progress: Callable[[int], object] = lambda _: None,
         note: Callable[[Tensor], object] = lambda _: None,
     ) -> Weights:
-        """Train on inputs shared by the members, [n, ...], or separate, [S, b, ...], with weights c [S, b, 1].
+        """Return w - w_0, [S, ...], after S trainings, each on the examples at its positions, [S, b].
 
-        `note` gets the slopes c (f - y) [S, b, k] before every step.
+        `note` gets the residuals f - y, [S, b, k], before every step.
         """
+        parts = parts.to(self.x.device)
+        x, y = self.x[parts], self.y[parts]
         initial = {name: weight.detach() for name, weight in self.initial.items()}
-        change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
+        change = {name: weight.new_zeros(len(parts), *weight.shape) for name, weight in initial.items()}
         weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
         for step in range(self.steps):
             outputs = self.outputs(weights, x)
-            slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f in closed form, cheaper than autograd
-            note(slope)
-            gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
+            residuals = outputs.detach() - y  # ∂L/∂f in closed form, cheaper than autograd
+            note(residuals)
+            gradients = torch.autograd.grad(outputs, list(weights.values()), residuals)
             with torch.no_grad():
                 for (name, moved), gradient in zip(change.items(), gradients, strict=True):
                     moved.mul_(1 - self.learning_rate * self.weight_decay).sub_(gradient, alpha=self.learning_rate)
@@ -111,6 +98,11 @@ class GradientDescent:
             )
         return change
 
+    @property
+    def everything(self) -> Tensor:
+        """The positions of all examples, [1, n]: one member's part."""
+        return torch.arange(len(self.x))[None]
+
     def trained(self) -> Weights:
         """Return the final weights of the training on all examples."""
         return self.trained_path()[0]
@@ -119,8 +111,7 @@ class GradientDescent:
         """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
         residuals = self.y.new_empty(self.steps, *self.y.shape)
         rows = iter(residuals)
-        everything = self.y.new_ones(1, len(self.x), 1)
-        change = self._descended(self.x, self.y, everything, progress, lambda slope: next(rows).copy_(slope[0]))
+        change = self.train(self.everything, progress, lambda residual: next(rows).copy_(residual[0]))
         return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:

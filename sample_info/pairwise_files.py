@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, save_tensors
@@ -26,13 +25,10 @@ def read_pairwise(directory: Path, seed: int) -> tuple[Tensor, Tensor]:
         DamagedFileError: the file is damaged.
     """
     path = _path(directory, seed)
-    # before version 0.5 a file held some of the examples, pairwise-SEED-FIRST-LAST.safetensors
-    paths = [path] if path.exists() else [*directory.glob(f"pairwise-{seed}-*.safetensors")]
-    stored = [load_tensors(regular(one, math.inf))[0] for one in paths]
-    if not stored:
+    if not path.exists():
         raise ValueError(f"{directory} has no effects of seed {seed}: run it with sample_info.pairwise=true")
-    stored.sort(key=lambda one: int(one["examples"][0]) if "examples" in one else 0)
-    return torch.cat([one["outputs"] for one in stored], 1), torch.cat([one["loss"] for one in stored], 1)
+    stored, _ = load_tensors(regular(path, math.inf))
+    return stored["outputs"], stored["loss"]
 
 
 def _path(directory: Path, seed: int) -> Path:

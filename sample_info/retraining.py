@@ -6,7 +6,7 @@ summaries: `sample_info.data_summarization`.
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -16,25 +16,26 @@ from erasure.progress import Display
 from harness.run_directory import Run, Tensors
 from sample_info.gradient_descent import GradientDescent
 from sample_info.leave_one_out_effects import Effects
+from sample_info.scores import Steps, computed
 from sample_info.training_problem import TrainingProblem
 from train.memory import keep_freed_memory
 
 log = logging.getLogger(__name__)
 
 
-def retrained_stacks(
+def retrained(
     descent: GradientDescent,
     x_test: Tensor,
     sets: Tensor,
     *,
-    effective_n: int,
     memory_bytes: int,
-    step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
-) -> Iterator[Effects]:
-    """Train on all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
+    name: str = "retrained",
+    steps: Steps = computed,
+) -> Effects:
+    """Return effects on test inputs [m, ...] of training without each of `sets` [b, s], on the CPU.
 
-    Without a set the loss is divided by `effective_n`. Yields effects on test inputs [m, ...] of a stack at a time, on
-    the CPU. `step` takes a stack's first set and the function that trains it, and may return stored effects instead.
+    Trains on all examples, then on what each set leaves, as many networks at a time as memory holds. Each such stack is
+    a step of this name and its first set.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
@@ -43,7 +44,6 @@ def retrained_stacks(
     n = len(descent.x)
     assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
     members = descent.members_at_once(memory_bytes)
-    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
 
     def progress(before: int, members: int) -> Callable[[int], object]:
         whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
@@ -51,26 +51,32 @@ def retrained_stacks(
 
     @functools.cache
     def with_all() -> tuple[dict[str, Tensor], Tensor]:
-        weights = descent.train(torch.ones(1, n), progress(0, 1))
+        weights = descent.train(descent.everything, progress(0, 1))
         return weights, descent.predictions(weights, x_test)
 
-    def train(begun: int) -> Effects:
+    def train(begun: int) -> Tensors:
         (everything, predicted), left_out = with_all(), sets[begun : begun + members]
         log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
-        c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
-        single = sets.shape[1] == 1  # members share nearly all examples
-        change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
+        remaining = torch.ones(len(left_out), n).scatter_(1, left_out, 0)
+        change = descent.train(positions(remaining), progress(1 + begun, len(left_out)))
         moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
         outputs = (predicted - descent.predictions(change, x_test)).double()
         prediction = outputs.square().sum(-1).mean(-1)
-        return Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
+        weight = torch.stack(moved).sum(0)
+        return Tensors({"weight": weight.cpu(), "prediction": prediction.cpu(), "outputs": outputs.cpu()})
 
-    begun = 0
+    stacks, begun = list[Effects](), 0
     with Display("retraining") as display:
         while begun < len(sets):
-            stack = step(begun, functools.partial(train, begun))
-            begun += len(stack.weight)
-            yield stack
+            stacks.append(Effects(**steps(f"{name}-{begun}", functools.partial(train, begun)).tensors))
+            begun += len(stacks[-1].weight)
+    return Effects.joined(stacks)
+
+
+def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
+    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
+    options = {"memory_bytes": int(problem.memory_bytes), "name": f"{name}-{problem.seed}", "steps": run.step}
+    return retrained(problem.training, problem.held_out, sets, **options)
 
 
 def train_on_each(
@@ -84,39 +90,24 @@ def train_on_each(
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
     """
-    sizes = left.sum(1).unique().tolist()
-    assert len(sizes) == 1, "subsets of different sizes"
+    assert len(left.sum(1).unique()) == 1, "subsets of different sizes"
+    parts = positions(left)
     keep_freed_memory()
-    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
+    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / parts.shape[1])
     outputs: list[Tensor] = []
-    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
+    for some in parts.split(descent.members_at_once(int(problem.memory_bytes))):
         begun = sum(map(len, outputs))
 
         def done(step: int, begun: int = begun, members: int = len(some)) -> None:
             progress((begun + members * step / descent.steps) / len(left))
 
-        used = some.any(0)  # examples in any subset
-        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
-        outputs.append(descent.predictions(change, problem.held_out))
+        outputs.append(descent.predictions(descent.train(some, done), problem.held_out))
     return torch.cat(outputs)
 
 
 def positions(mask: Tensor) -> Tensor:
     """Return the positions [b, m] of the nonzero entries of `mask` [b, n], as many in every row."""
     return mask.nonzero()[:, 1].view(len(mask), -1)
-
-
-def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
-    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
-
-    def step(begun: int, train: Callable[[], Effects]) -> Effects:
-        return Effects(**run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train()))).tensors)
-
-    options = {
-        "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
-        "memory_bytes": int(problem.memory_bytes),
-    }
-    return Effects.joined(retrained_stacks(problem.training, problem.held_out, sets, **options, step=step))
 
 
 def halves(n: int, count: int) -> Tensor:

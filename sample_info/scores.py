@@ -37,6 +37,7 @@ from train.examples_in_memory import (
     predictor,
     require_alike,
     require_seeds,
+    unlabelled_examples,
 )
 
 _WORTH_SAVING_S = 10.0  # kernels that take longer are stored
@@ -109,16 +110,11 @@ def unique_information(
     z, classes = class_positions(y)
     images, outputs = as_images(x, len(z)), outputs_for(len(classes))
     if held_out_y is None:
-        others = LabelledImages(as_images(held_out, len(held_out), "held_out"), torch.zeros(len(held_out)).long())
+        others = unlabelled_examples(held_out, images, "held_out")
     elif pairwise:
         others = other_examples((held_out, held_out_y), images, classes, "held_out")
     else:
         raise ValueError("held_out_y has no effect with pairwise=False: pass pairwise=True, or leave it out")
-    if others.images.shape[1:] != images.shape[1:]:
-        raise ValueError(
-            f"held_out has examples {list(others.images.shape[1:])}, but x has {list(images.shape[1:])}: "
-            "give equal shapes"
-        )
     network = predictor(model, x, images.shape[1:], outputs)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")

@@ -106,10 +106,11 @@ class SummarySettings:
 class KernelSettings:
     """Options of the tangent kernel, `sample_info.kernel`.
 
-    "coordinates" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`).
+    "auto" samples 2,000 values of each parameter tensor's gradient (`models.tangent.jacobian.Projection`), unless the
+    exact kernel is cheap.
     """
 
-    projection: Literal["auto", "exact", "coordinates"]
+    projection: Literal["auto", "exact"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,18 +134,15 @@ class SampleInfoSettings:
 
     def __post_init__(self) -> None:
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
-        steps, time = self.training.steps, self.training.time
         for option, value, instead in (
             ("references.methods", self.references.methods, "[]"),
             ("error_estimate", self.error_estimate and "true", "false"),
             ("data.adversarial", self.data.adversarial, "0"),
             ("summaries.network", self.summaries.trained and "trained", "linearized"),
         ):
-            complaint = (
-                f"needs training step by step, not training.steps={steps} with training.time={time}: choose a number "
-                f"of steps and time=discrete, or {option}={instead}"
-            )
-            _require(not value or (self.training.finite and time == "discrete"), option, value, complaint)
+            remedy = f"choose a number of steps, or {option}={instead}"
+            complaint = f"needs training step by step, not training.steps=converged: {remedy}"
+            _require(not value or self.training.finite, option, value, complaint)
         complaint = (
             "needs a positive sample_info.training.weight_decay, without which gradients vanish at the minimum and SGD "
             "has no noise"

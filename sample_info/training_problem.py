@@ -41,9 +41,9 @@ class TrainingProblem:
     def kernels(self) -> Kernels:
         """Tangent kernels at the weights."""
         draws = functools.partial(generator, self.seed, "projection", "coordinates")
-        projection = None if self.kernel.projection == "exact" else Projection(draws)
-        if projection is not None and self.kernel.projection == "auto":
-            projection = unless_cheap(projection, self.model, self.weights, self.x, mean_of_outputs=False)
+        projection = None
+        if self.kernel.projection == "auto":
+            projection = unless_cheap(Projection(draws), self.model, self.weights, self.x, mean_of_outputs=False)
         return ntk(self.model, self.weights, self.x, self.held_out, projection, memory_bytes=self.memory_bytes)
 
     @property

@@ -12,8 +12,8 @@ from erasure.datasets.digits import Digits
 from erasure.datasets.image_folder import ImageFolder
 from erasure.splits import splits
 
-_SPLITS: Any = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
-DIGITS = Digits(name="digits", **_SPLITS)
+SPLITS: Any = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+DIGITS = Digits(name="digits", **SPLITS)
 
 
 def standardised_digits(side: int = 8, *, whole: bool = False) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ def labelled_images(side: int, samples: int, classes: int, root: str = "") -> tu
     if not root:
         images, labels = synthetic_images(side, samples, classes)
         return images, labels, f"synthetic 1/f images, {side} x {side}, n = {samples:,}, k = {classes}"
-    folder = ImageFolder(name="images", root=root, size=None, channels=3, **_SPLITS).load()
+    folder = ImageFolder(name="images", root=root, size=None, channels=3, **SPLITS).load()
     if len(folder.class_names) != classes:
         raise ValueError(f"--classes={classes}: {root} has {len(folder.class_names)}")
     n = min(samples, len(folder.train))

@@ -33,11 +33,6 @@ _CAPTION = (
     "An order that an eraser has made equal on the training split is below zero there, at about -(k - 1)/n: the test "
     "split shows what is left of it for new examples."
 )
-_GAPS_CAPTION = (
-    "Gaps of each order (Hermite tensors of the leading directions, whitened on the training split): squared distance "
-    "of class means from the global mean, relative to the order's energy, in this sample. About (k - 1)/n for "
-    "uninformative labels; 0 on the training split if an eraser has made an order equal."
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
     parser.add_argument("--directions", nargs="+", type=positive, default=[10, 30], help="of most variance")
     parser.add_argument("--orders", type=int, default=4, help="highest order")
-    parser.add_argument("--gaps", action="store_true", help="a table of gaps instead of unbiased shares")
     parser.add_argument("--most", type=positive, default=10_000, help="examples, seeded, of larger splits")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
     options = parser.parse_args(arguments)
@@ -64,7 +58,7 @@ def _show(options: argparse.Namespace) -> int:
             several = order_spectrum(part.images, part.labels, reference=splits["train"].images, permutations=0, **how)
             by_size = {one.directions: one for one in several}  # those above the rank are of all directions
             spectra[name, split] = [by_size[size] for size in sorted(by_size)]
-    table = tabulated(spectra, options.orders, gaps=options.gaps)
+    table = tabulated(spectra, options.orders)
     table.show()
     figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")
     write_text(page, f"{table.markdown()}\n\n{table.caption()}\n")
@@ -73,7 +67,7 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
+def tabulated(spectra: Spectra, orders: int) -> Table:
     """Tabulate a row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
@@ -82,21 +76,17 @@ def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
             split,
             f"{s.n:,}",
             f"{s.directions}, {s.variance:.0%}",
-            *(_gaps(s) if gaps else _shares(s)),
+            *_shares(s),
         ]
         for (eraser, split), spectra_of_split in spectra.items()
         for s in spectra_of_split
     ]
-    return Table("spectrum", [_GAPS_CAPTION if gaps else _CAPTION], headings, rows)
+    return Table("spectrum", [_CAPTION], headings, rows)
 
 
 def _shares(spectrum: OrderSpectrum) -> list[str]:
     lines = zip(spectrum.shares.tolist(), spectrum.errors.tolist(), spectrum.z_scores.tolist(), strict=True)
     return [f"{100 * share:.2g} ± {100 * error:.1g} (z = {z:.0f})" for share, error, z in lines]
-
-
-def _gaps(spectrum: OrderSpectrum) -> list[str]:
-    return [f"{gap:.1e}" for gap in spectrum.gaps.tolist()]
 
 
 def draw(spectra: Spectra, path: Path) -> None:

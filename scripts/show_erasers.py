@@ -30,8 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--images", type=positive, default=10, help="columns, the classes in turn")
     parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
     options = parser.parse_args(arguments)
-    if options.images < 1:
-        parser.error(f"--images={options.images}: need at least one image")
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 

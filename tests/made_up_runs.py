@@ -272,8 +272,10 @@ def _save_scores(directory: Path, eraser: str, seeds: int, subset_seed: int) -> 
     images = {"thumbnails": torch.arange(20 * 64).view(20, 1, 8, 8).byte(), "thumbnail_index": index[:20].clone()}
     tensors = about | {"f_si_nats": f_si, "si_nats": si} | images
     save_tensors(directory / "scores.safetensors", tensors, {"seeds": list(range(seeds))})
-    rows = [f"{s},{i},row {i},{i % 10},{i % 10},{i % 10},1,{si[s, i]}\n" for s in range(seeds) for i in range(20)]
-    header = "seed,index,name,label,given_label,class,left_out_correct,si_nats\n"
+    rows = [
+        f"{s},{i},row {i},{i % 10},{i % 10},{i % 10},1,{i % 10},{si[s, i]}\n" for s in range(seeds) for i in range(20)
+    ]
+    header = "seed,index,name,label,given_label,class,left_out_correct,left_out_label,si_nats\n"
     (directory / "scores.csv").write_text("".join([header, *rows]))
 
 

@@ -217,7 +217,7 @@ class EpochTrainer(Trainer):
         """Record losses on counterparts if they are due at this optimizer step, or if a member stops."""
         step = self.round * self.order.steps + self.step
         if always or self.followed.due(step):
-            self.followed.note(step, self.active, self.optimizer.averaged())
+            self.followed.note(step, [self.seeds[member] for member in self.active], self.optimizer.averaged())
 
     @property
     def _members(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class EpochTrainer(Trainer):
         self.order.restore(tensors)
         self._loss_sum = tensors["loss_sum"].to(self.subsets.device)
         self._losses_summed = values["losses_summed"]
-        self.followed.rows = values.get("counterparts", [])
+        self.followed.rows = [CounterpartRow(*row) for row in values.get("counterparts", [])]
 
 
 @dataclass(frozen=True)
@@ -315,8 +315,7 @@ class Fit:
             for kind in ("best", "last")
         )
         curves = [curve for trainer in trainers for curve in trainer.curves]
-        firsts = range(0, len(curves), stack)
-        rows = [row for first, one in zip(firsts, trainers, strict=True) for row in one.followed.of_seeds(first)]
+        rows = [row for trainer in trainers for row in trainer.followed.rows]
         return cls(ensemble, best, last, curves, stack, rows)
 
     def score(

@@ -149,10 +149,22 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
     positions = classes.get_indexer(pd.Index(labels))
     if (positions < 0).any():
         raise ValueError(f"{name}: label {labels.tolist()[int((positions < 0).argmax())]!r} is none of y's")
-    other = as_images(x, len(labels), f"{name} x")
+    return LabelledImages(_images_like(images, x, f"{name} x"), torch.from_numpy(positions.astype(np.int64)))
+
+
+def unlabelled_examples(x: Any, images: Tensor, name: str) -> LabelledImages:
+    """Return examples of the shape of training images, with labels that mean nothing."""
+    return LabelledImages(_images_like(images, x, name), torch.zeros(len(x), dtype=torch.int64))
+
+
+def _images_like(images: Tensor, x: Any, name: str) -> Tensor:
+    """Return x as images of the shape of training images."""
+    other = as_images(x, len(x), name)
     if other.shape[1:] != images.shape[1:]:
-        raise ValueError(f"{name} x has examples {list(other.shape[1:])}, but x has {list(images.shape[1:])}")
-    return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
+        raise ValueError(
+            f"{name} has examples {list(other.shape[1:])}, but the training examples are {list(images.shape[1:])}"
+        )
+    return other
 
 
 def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from erasure.dataset import LabelledImages
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
@@ -30,6 +29,7 @@ from train.examples_in_memory import (
     require_seeds,
     splits_of,
     train_settings,
+    unlabelled_examples,
 )
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
@@ -75,11 +75,8 @@ class Fitted:
             ValueError: examples of another shape, or too far from the training examples for float32.
         """
         require_alike(self._example, x, "x", "the training examples")
-        images, expected = as_images(x, len(x)), as_images(self._example, 1).shape[1:]
-        if images.shape[1:] != expected:
-            raise ValueError(f"x has examples {list(images.shape[1:])}: the networks take {list(expected)}")
+        part = unlabelled_examples(x, as_images(self._example, 1), "x")
         device = next(iter(self.weights.values())).device
-        part = LabelledImages(images, torch.zeros(len(images), dtype=torch.int64))
         with torch.no_grad():
             logits = self._fit.logits(self._scale.to_device(part, "x", device=device))
         return logits.double().softmax(-1).cpu().numpy()

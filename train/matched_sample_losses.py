@@ -7,8 +7,8 @@ Complexity").
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -43,7 +43,7 @@ class CounterpartRow(NamedTuple):
     for their counterparts with this label, averaged over classes.
     """
 
-    seed: int  # position among the members
+    seed: int
     step: int
     sample: str
     loss_bits: float
@@ -59,16 +59,16 @@ class CounterpartCurves:
 
     Attributes:
         samples: by name, `DATA` first; nothing is noted without any.
-        rows: noted so far, as lists that JSON can hold.
+        rows: noted so far.
     """
 
     def __init__(self, ensemble: Ensemble, samples: Counterparts, epoch_steps: int) -> None:
-        self.samples, self.rows = samples, list[list[Any]]()
+        self.samples, self.rows = samples, list[CounterpartRow]()
         self._ensemble, self._epoch_steps = ensemble, epoch_steps
 
     def due(self, step: int) -> bool:
         """Return whether step number `step`, counted from the start of the training, is one of those chosen."""
-        if not self.samples or (self.rows and self.rows[-1][1] == step):
+        if not self.samples or (self.rows and self.rows[-1].step == step):
             return False
         if step <= self._epoch_steps and step & (step - 1) == 0:
             return True
@@ -76,9 +76,9 @@ class CounterpartCurves:
         return within == 0 and epoch in _epochs(epoch)
 
     @torch.no_grad()
-    def note(self, step: int, active: list[int], weights: Weights) -> None:
-        """Note the losses of members at these positions, whose weights are `weights`."""
-        if not self.samples or (self.rows and self.rows[-1][1] == step):
+    def note(self, step: int, seeds: Sequence[int], weights: Weights) -> None:
+        """Note the losses of the members of these seeds, whose weights are `weights`."""
+        if not self.samples or (self.rows and self.rows[-1].step == step):
             return
         reference: Tensor | None = None
         for name, images in self.samples.items():
@@ -86,16 +86,11 @@ class CounterpartCurves:
             reference = by_class if reference is None else reference
             present = images.labels.unique()
             distance = (by_class - reference)[:, present].abs().sum(-1).mean(-1) / 2
-            columns = zip(active, loss.tolist(), hits.tolist(), (1 - distance).tolist(), strict=True)
+            columns = zip(seeds, loss.tolist(), hits.tolist(), (1 - distance).tolist(), strict=True)
             self.rows += [
-                [member, step, name, round(bits, 5), round(right, 5), round(alike, 5)]
-                for member, bits, right, alike in columns
+                CounterpartRow(seed, step, name, round(bits, 5), round(right, 5), round(alike, 5))
+                for seed, bits, right, alike in columns
             ]
-
-    def of_seeds(self, first: int) -> Iterator[CounterpartRow]:
-        """Yield the rows, seeds numbered from `first` on."""
-        for member, *row in self.rows:
-            yield CounterpartRow(first + int(member), *row)  # pyright: ignore[reportArgumentType]
 
     def _predictions(self, weights: Weights, images: DeviceImages) -> tuple[Tensor, Tensor, Tensor]:
         """Return each member's mean loss in bits [S], accuracy [S], and mean prediction for each class [S, k, k]."""
@@ -154,12 +149,12 @@ def draw_counterparts(
 
 
 def results_of(
-    rows: "list[CounterpartRow]", spectra: Mapping[str, Mapping[str, float]], seeds: int
+    rows: Sequence[CounterpartRow], spectra: Mapping[str, Mapping[str, float]], seeds: Sequence[int]
 ) -> dict[str, CounterpartResult] | None:
     """Return what result.json holds of these rows, by sample; None without any."""
     results = dict[str, CounterpartResult]()
     for name, z_scores in spectra.items():
-        of_seeds = [sorted(row for row in rows if row.sample == name and row.seed == seed) for seed in range(seeds)]
+        of_seeds = [sorted(row for row in rows if row.sample == name and row.seed == seed) for seed in seeds]
         results[name] = CounterpartResult(
             z_scores=dict(z_scores),
             step=[[row.step for row in one] for one in of_seeds],

@@ -17,7 +17,7 @@ from train.schedule_free import ScheduleFree
 from train.settings import TrainSettings
 from train.training_step import TrainingStep, training_step
 
-_FORMAT = 3  # version of the saved state; states of other versions are not restored
+_FORMAT = 4  # version of the saved state; states of other versions are not restored
 # Bytes of images gathered at a time: they fit the CPU's caches, or outweigh the launch of a CUDA kernel.
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}
 

@@ -69,7 +69,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         final=final,
         label_entropy_bits=label_entropy_bits(train.labels),
         sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
-        counterparts=results_of([*fitted.counterparts], spectra, len(prepared.seeds)),
+        counterparts=results_of(fitted.counterparts, spectra, prepared.seeds),
         timing=Timing(stacking=asdict(prepared.stacking)),
         **endings(fitted.curves),
     )

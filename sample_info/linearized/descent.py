@@ -12,31 +12,26 @@ from torch import Tensor
 class LinearizedDescent:
     """Full-batch gradient descent from w_0 on (1/n) [Σ_i ½ ‖f(x_i) - y_i‖² + ½ λ ‖w - w_0‖²].
 
+    Without some examples their terms are missing, and n stays, as in the paper's equations.
+
     Args:
         learning_rate: η, of that mean loss, as in the paper's tables.
-        steps: t; "converged", or infinitely many, for the limit.
+        steps: t; "converged" for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
-        time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
-        left_out_loss: divisor of the loss without some examples. "sum": n of the whole training set, as in the paper's
-            equations. "mean": the number of remaining examples, as in its released code.
 
     Raises:
         ValueError: a value outside its range.
     """
 
     learning_rate: float
-    steps: float | Literal["converged"]
+    steps: int | Literal["converged"]
     weight_decay: float = 0.0
-    time: Literal["discrete", "continuous"] = "discrete"
-    left_out_loss: Literal["sum", "mean"] = "sum"
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate={self.learning_rate}: must be a positive number")
         if not self.t > 0:
-            raise ValueError(f"steps={self.steps}: must be positive; infinite steps train to convergence")
-        if self.time == "discrete" and self.finite and self.t != int(self.t):
-            raise ValueError(f"steps={self.steps}: discrete time has whole steps; or set time to continuous")
+            raise ValueError(f"steps={self.steps}: must be positive, or converged")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay={self.weight_decay}: must not be negative")
 
@@ -48,24 +43,19 @@ class LinearizedDescent:
     @property
     def finite(self) -> bool:
         """Whether training ends after finitely many steps."""
-        return math.isfinite(self.t)
-
-    def effective_n(self, n: int, removed: int = 1) -> int:
-        """Return the divisor of the loss of a training without `removed` of n examples."""
-        return n if self.left_out_loss == "sum" else n - removed
+        return self.steps != "converged"
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
-        """Return φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
+        """Return φ_t(s) = (1 - (1 - ηs/n)^t) / s; its limit 1/s as t → ∞.
 
-        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign of its derivation. The s are float64
-        eigenvalues of Θ + λI, or complex128 points in the upper half plane.
+        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign of its derivation, and discrete steps
+        in place of its flow e^{-ηts/n}. The s are float64 eigenvalues of Θ + λI, or complex128 points in the upper half
+        plane.
         """
         if not self.finite:
             return 1 / eigenvalues
         step = -self.learning_rate / n * eigenvalues
-        if self.time == "continuous":
-            left = torch.expm1(self.t * step)
-        elif eigenvalues.is_complex():
+        if eigenvalues.is_complex():
             left = torch.expm1(self.t * torch.log1p(step))
         else:  # log1p keeps digits of small steps; below -1 the sign alternates
             small = torch.expm1(self.t * torch.log1p(step.clamp(min=-1)))
@@ -74,14 +64,14 @@ class LinearizedDescent:
         return torch.where(eigenvalues.abs() * limit < 1e-300, limit, -left / eigenvalues)
 
     def require_stable(self, largest: float, n: int) -> None:
-        """Refuse discrete steps that diverge if the largest eigenvalue of Θ, or a bound on it, is `largest`.
+        """Refuse steps that diverge if the largest eigenvalue of Θ, or a bound on it, is `largest`.
 
         Raises:
             ValueError: names the largest learning rate that is stable.
         """
         limit = 2 * n / (largest + self.weight_decay)
-        if self.time == "discrete" and self.learning_rate >= limit:
+        if self.learning_rate >= limit:
             raise ValueError(
                 f"learning_rate={self.learning_rate:g}: gradient descent diverges on this kernel from {limit:.3g} on "
-                f"(2n over its largest eigenvalue and weight decay); lower it, or set time to continuous"
+                f"(2n over its largest eigenvalue and weight decay): lower it"
             )

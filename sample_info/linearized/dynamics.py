@@ -1,6 +1,7 @@
 """Training of the linearised network, with and without some examples (Harutyunyan et al. 2021, section 5)."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -27,8 +28,8 @@ class LinearizedDynamics:
             a contour integral, whose cost does not depend on t; "auto" chooses by the estimated cost.
 
     Raises:
-        ValueError: inconsistent shapes, a learning rate at which training diverges, or t → ∞ without weight decay
-            on a singular kernel.
+        ValueError: inconsistent shapes, a learning rate at which training diverges, or t → ∞ without weight decay on a
+            singular kernel.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class LinearizedDynamics:
                 f"{self.n} examples of {self.k} outputs need a kernel of {residual.numel()} rows and columns"
             )
         self.kernel, self.residual, self.descent = kernel, residual, descent
-        self.largest = spectral_bound(kernel)
         self._tolerance = tolerance
-        self._method: Method = method  # for single examples
-        self._solvers: dict[tuple[int, Method], Solver] = {}  # by the divisor of the loss
-        self.coefficients = -self._without(0).full.view(self.n, self.k)  # a, [n, k]
-        self.how = self._without(1).how  # the solver, in words
-        self.preparation = self._without(1).preparation  # share of the work for all examples that is done by now
+        self.largest = spectral_bound(kernel)
+        descent.require_stable(self.largest, self.n)
+        self._single = self._solver(method)  # for single examples
+        self.coefficients = -self._single.full.view(self.n, self.k)  # a, [n, k]
+        self.how = self._single.how  # the solver, in words
+        self.preparation = self._single.preparation  # share of the work for all examples that is done by now
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """Return f_t(x) = f_0(x) + Θ(x, X) a from `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
@@ -69,23 +70,16 @@ class LinearizedDynamics:
     @property
     def error_bound(self) -> float:
         """Bound on the error of every ‖w - w_-i‖ by the approximation of φ_t, without rounding."""
-        return 2 * self._without(1).error * float(self.residual.norm()) * self.largest**0.5
+        return 2 * self._single.error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, sets: Tensor) -> Tensor:
         """Return a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself.
 
         Sets are b single examples, [b], or b sets of s examples, [b, s]. Sets are exact as well: by block elimination
         for t → ∞, else by a series with their rows and columns masked.
-
-        Raises:
-            ValueError: the loss is the mean over the remaining examples, and diverges at this learning rate.
         """
         sets = (sets if sets.ndim == 2 else sets[:, None]).to(self.kernel.device)
-        reduced = self._without(sets.shape[1])
-        difference = reduced.differences(sets)
-        if self.descent.finite and self.descent.effective_n(self.n, sets.shape[1]) != self.n:
-            difference += (self._without(0).full - reduced.full)[:, None]
-        return difference.neg_()
+        return self._without(sets.shape[1]).differences(sets).neg_()
 
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
         """Compute leave-one-out effects of `examples` [b], and f(x_i) - f_-i(x_i) at these examples, [b, k].
@@ -107,14 +101,16 @@ class LinearizedDynamics:
         return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))
 
     def _without(self, size: int) -> Solver:
-        """Return the solver for sets of `size` examples; a series for two or more, if t is finite."""
-        n = self.descent.effective_n(self.n, size) if self.descent.finite else self.n
-        method: Method = "series" if size > 1 and self.descent.finite else self._method
-        if (n, method) not in self._solvers:
-            self.descent.require_stable(self.largest, n)
-            approximation = {"largest": self.largest, "tolerance": self._tolerance, "method": method}
-            self._solvers[n, method] = solver_of(self.kernel, self.residual, self.descent, n=n, **approximation)
-        return self._solvers[n, method]
+        """Return the solver for sets of `size` examples."""
+        return self._single if size == 1 or not self.descent.finite else self._masked_series
+
+    @cached_property
+    def _masked_series(self) -> Solver:
+        return self._solver("series")
+
+    def _solver(self, method: Method) -> Solver:
+        approximation = {"largest": self.largest, "tolerance": self._tolerance, "method": method}
+        return solver_of(self.kernel, self.residual, self.descent, **approximation)
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:

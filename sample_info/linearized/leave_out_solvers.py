@@ -184,12 +184,11 @@ def solver_of(
     residual: Tensor,
     descent: LinearizedDescent,
     *,
-    n: int,
     largest: float,
     tolerance: float,
     method: Method,
 ) -> Solver:
-    """Choose the solver of a training whose loss is a sum over examples divided by `n`.
+    """Choose the solver of a training.
 
     The spectrum of Θ is within [0, `largest`]. `tolerance` is the error of the approximation of φ_t, relative to its
     largest value; it and `method` apply to finite t only.
@@ -197,7 +196,7 @@ def solver_of(
     low, high = descent.weight_decay, descent.weight_decay + largest
     if not descent.finite:
         return Elimination(kernel, residual, low)
-    phi = functools.partial(descent.filter, n=n)
+    phi = functools.partial(descent.filter, n=len(residual))
     if method != "resolvent":
         series = ChebyshevSeries.fit(phi, low, high, tolerance)
         if method == "series" or 2 * series.degree * len(residual) < _EIGH_FLOPS * len(kernel):

@@ -69,15 +69,12 @@ class LinearizedNetwork:
         weight: effects of single examples on subsets, instead of on the whole training set.
         """
         descent, n = self.problem.descent, len(self.problem.x)
-        fraction = (n - removed) / descent.effective_n(n, removed)  # weight of the loss, not of the weight decay
+        fraction = (n - removed) / n  # weight of the loss, not of the weight decay
         scaled = {"learning_rate": fraction * descent.learning_rate, "weight_decay": descent.weight_decay / fraction}
         return replace(self, problem=replace(self.problem, descent=replace(descent, **scaled)))
 
     def without(self, sets: Tensor) -> Tensor:
-        """Return f_-S on the held-out inputs, [b, m, k], after training without each of `sets` [b, s]; exact.
-
-        The loss is divided by n - s or n, as `descent.left_out_loss` says.
-        """
+        """Return f_-S on the held-out inputs, [b, m, k], after training without each of `sets` [b, s]; exact."""
         m, k = self.trained_held_out.shape
         blocks = self.dynamics.blocks(self.problem.memory_bytes, m, size=sets.shape[1], count=len(sets))
         moved = [(self.kernels.held_out @ self.dynamics.differences(sets[block])).T for block in blocks]

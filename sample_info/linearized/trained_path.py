@@ -39,32 +39,18 @@ def differences_along(
     In the kernel's eigenbasis a step is diagonal except for the outputs of example i: O((n k)²) for all n. The kernel
     Θ is [n k, n k] float64; residuals are f - y before every step of the training on all examples, [t, n, k].
     """
-    (_, n, k), left = residuals.shape, descent.effective_n(residuals.shape[1])
-    rate, decay = descent.learning_rate / left, descent.weight_decay
-    more = rate - descent.learning_rate / n  # additional weight of the others in a mean over n - 1
+    _, n, k = residuals.shape
+    rate, decay = descent.learning_rate / n, descent.weight_decay
     values, vectors = torch.linalg.eigh(kernel)
     # the network did not diverge, even where its final kernel has larger eigenvalues
     values = values.clamp(0, 2 / rate - decay)
-    rows, shared = vectors.view(n, k, -1), _shared(vectors, residuals, descent) if more else None
-    blocks = []
+    rows, blocks = vectors.view(n, k, -1), []
     for block in torch.arange(n, device=kernel.device).split(_AT_ONCE):
         components, a = rows[block], kernel.new_zeros(len(block), n * k)
         outputs, retained = components * values, 1 - rate * (values + decay)
-        for t, residual in enumerate(residuals[:, block].to(kernel)):
+        for residual in residuals[:, block].to(kernel):
             push = residual[:, None] - torch.bmm(a[:, None], outputs.mT)  # (r - u) of the example itself, [b, 1, k]
             a.mul_(retained)[:, None].baddbmm_(push, components, alpha=-rate)
-            if shared is not None:
-                a.add_(shared[t], alpha=more)
         blocks.append(a)
         progress(float(block[-1] + 1) / n)
     return vectors @ torch.cat(blocks).T
-
-
-def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> Tensor:
-    """Return the gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
-    gradients = residuals.flatten(1).to(vectors) @ vectors
-    moved = torch.zeros_like(gradients[0])
-    for gradient in gradients:
-        gradient.add_(moved, alpha=descent.weight_decay)
-        moved.sub_(gradient, alpha=descent.learning_rate / residuals.shape[1])
-    return gradients

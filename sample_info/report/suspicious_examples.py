@@ -23,7 +23,6 @@ _COLUMNS_READ = {
     **dict.fromkeys(("name", "class"), "str"),
     "si_nats": "float64",
 }
-_REQUIRED = ("index", "label", "given_label", "class", "left_out_correct", "si_nats")  # older runs lack the others
 _NOTE = (
     "Order: first the examples whose label the network contradicts when trained without them, with several seeds those "
     "that the most networks contradict; then by SI, what the example tells the weights that the others do not, mean "
@@ -88,7 +87,7 @@ def _read_scores(run: StoredRun) -> pd.DataFrame:
     """
     path = regular(run.directory / "scores.csv", _LARGEST_BYTES)
     scores = pd.read_csv(path, dtype=_COLUMNS_READ, usecols=lambda name: name in _COLUMNS_READ, keep_default_na=False)
-    if missing := [name for name in _REQUIRED if name not in scores]:
+    if missing := [name for name in _COLUMNS_READ if name not in scores]:
         raise ValueError(f"it lacks the column {missing[0]}")
     if scores.empty:
         raise ValueError("it has no examples")
@@ -116,13 +115,16 @@ def most_suspicious(scores: pd.DataFrame, most: int) -> list[dict[str, Any]]:
     rows = []
     for rank, index in enumerate(si_nats.index[by_suspicion(contradictions, si_nats)[:most]].tolist(), 1):
         example = scores[scores["index"] == index]
-        row: dict[str, Any] = {"rank": rank, "index": index, "si_nats": float(si_nats[index]), "predicted": ""}
-        row["contradicted_by"] = f"{contradictions[index]} of {len(example)}" if len(example) > 1 else ""
-        given = example["given_label"].iloc[0]
-        row["label"] = one_line(class_names.get(given, str(given)))
-        row["name"] = one_line(example["name"].iloc[0]) if "name" in example else f"row {index}"  # older runs lack it
-        if "left_out_label" in example:
-            predicted = example["left_out_label"].mode()[0]
-            row["predicted"] = one_line(class_names.get(predicted, str(predicted)))
-        rows.append(row)
+        given, predicted = example["given_label"].iloc[0], example["left_out_label"].mode()[0]
+        rows.append(
+            {
+                "rank": rank,
+                "index": index,
+                "name": one_line(example["name"].iloc[0]),
+                "label": one_line(class_names.get(given, str(given))),
+                "predicted": one_line(class_names.get(predicted, str(predicted))),
+                "contradicted_by": f"{contradictions[index]} of {len(example)}" if len(example) > 1 else "",
+                "si_nats": float(si_nats[index]),
+            }
+        )
     return rows

@@ -35,7 +35,7 @@ _LIMIT_S = 100  # of a part: a compilation that takes longer must not cost the o
 _UNLIMITED = ("a cell of Table 16",)  # as long as there is time
 _LEAST_S = 15  # too little for any part: a process takes that long to start
 _TIMED_OUT = 124
-_DECIDING = ("products", "from_data", "streaming", "leace", "apply", "moments", "qleace")
+_DECIDING = ("products", "from_data", "streaming", "leace", "apply", "moments", "qleace", "alf_qleace")
 
 
 def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, list[str]]:
@@ -77,9 +77,6 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
     if not small:  # numbers that decide nothing
         stacking = ["scripts.benchmarks.stacking", "--networks", "resnet", *on]
         commands["five ResNets in one network"] = stacking
-        others = ["hook", "layers", "alf_qleace", "gradient", "certificate", "spectrum"]
-        for dim in dims:
-            commands[f"other parts of erasers, {dim} values"] = [*erasers, dim, *on, "--only", *others]
         for dim in dims:
             on_cpu = ["--only", "moments", "leace", "qleace", "--device", "cpu"]
             commands[f"erasers of {dim} values, CPU"] = [*erasers, dim, *on_cpu]

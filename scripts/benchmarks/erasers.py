@@ -8,9 +8,7 @@ a square product of the same size measured first.
 """
 
 import argparse
-import copy
 import importlib.util
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,9 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure import AlfQleaceEraser, ClassMoments, GradientEraser, LeaceEraser, QleaceEraser, erase, fit_layers
-from erasure.certificate import certify
-from erasure.order_spectra import order_spectrum
+from erasure import AlfQleaceEraser, ClassMoments, LeaceEraser, QleaceEraser, erase, fit_layers
 from erasure.polar import gram
 from erasure.progress import console
 from scripts.benchmarks.benchmark_helpers import (
@@ -43,8 +39,6 @@ EXAMPLES = 20_000  # of `from_data`
 MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.erasers"
 LEFT_OUT = "left out at this size: --full-peer runs it"
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
-FROM_IMAGES = 500  # iterations of the gradient eraser from the images
-SPECTRUM = 10_000  # examples of the order spectrum; its cost is quadratic
 
 
 class EraserBenchmark:
@@ -271,23 +265,6 @@ def moments(bench: EraserBenchmark) -> list[Row]:
     ]
 
 
-def hook(bench: EraserBenchmark, batch: int = 32, **options: Any) -> list[Row]:
-    """Compare a ViT-tiny (random weights) with and without erasure at its twelve blocks."""
-    import timm
-
-    model = timm.create_model("vit_tiny_patch16_224", **options).eval().to(bench.device)
-    images, z = torch.randn(batch, 3, 224, 224, device=bench.device), torch.arange(batch) % 10
-    blocks = [name for name, _ in model.named_modules() if re.fullmatch(r"blocks\.\d+", name)]
-    fitted = fit_layers(model, [(images, z)], blocks, num_classes=10)
-    with torch.no_grad():
-        _, plain = bench.timed(lambda: model(images))
-        with erase(model, fitted):
-            _, scrubbed = bench.timed(lambda: model(images))
-    work = f"forward pass of {batch} images, ViT-tiny"
-    note = f"{scrubbed.seconds / plain.seconds - 1:.1%} more"
-    return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
-
-
 def layers(bench: EraserBenchmark, depths: Sequence[int] = (12, 32), count: int = 4) -> list[Row]:
     """Fit LEACE at every block of a GPT-2 with random weights: in one sweep, block by block, and in a pass for each."""
     from transformers import GPT2Config, GPT2Model
@@ -359,27 +336,6 @@ def alf_qleace(bench: EraserBenchmark) -> list[Row]:
     ]
 
 
-def gradient(bench: EraserBenchmark) -> list[Row]:
-    """Optimise one class, from the optimum without a range and from the images."""
-    ours = GradientEraser.from_moments(bench.moments, weights=(150.0, 24.0, 1.0), low=0.0, high=1.0)
-    longer = copy.copy(ours)
-    longer.max_iterations = FROM_IMAGES
-    x, z = bench.x[bench.z == 0].float() / 255, bench.z[bench.z == 0]
-    loss = partial(ours._loss, original=x, mean=ours.mean.to(x), covariance=ours.covariance.to(x))
-    erased, cost = bench.timed(lambda: ours(x, z))
-    with measured(bench.device) as slow:
-        theirs = longer._minimise(loss, x, lambda *_: None)
-    # covariance (symmetric, half of 2 n d²) and its gradient (2 n d²) per evaluation
-    floor, work = 3 * len(x) * bench.d**2 / bench.single_rate, "gradient, one class"
-    return [
-        Row(work, who, spent, iterations * floor, f"{len(x):,} images, loss {loss(images)[0] / len(x):.4f}")
-        for who, spent, iterations, images in (
-            (f"ours, {ours.max_iterations} iterations", cost, ours.max_iterations, erased),
-            (f"{FROM_IMAGES} iterations from the images", slow, FROM_IMAGES, theirs),
-        )
-    ]
-
-
 def apply(bench: EraserBenchmark) -> list[Row]:
     rows, m = [], bench.moments
     x = bench.x.float() / 255
@@ -402,41 +358,18 @@ def apply(bench: EraserBenchmark) -> list[Row]:
     return rows
 
 
-def certificate(bench: EraserBenchmark) -> list[Row]:
-    """Measure gaps and R² of one unchanged split."""
-    x = bench.x.float() / 255
-    _, cost = bench.timed(lambda: certify(x, x, bench.z, bench.moments))
-    return [Row("certificate", "ours", cost, len(x) * bench.d**2 / bench.rate)]
-
-
-def spectrum(bench: EraserBenchmark) -> list[Row]:
-    """Measure orders 1 to 6 in 100 directions, with errors and shuffled labels."""
-    n, orders, shuffles = min(SPECTRUM, len(bench.x)), 6, 20
-    x, z = bench.x[:n].double() / 255, bench.z[:n]
-    asked = {"directions": [100], "orders": orders, "permutations": shuffles, "most": n}
-    (order_spectra,), cost = bench.timed(lambda: order_spectrum(x, z, **asked))
-    # per pair (half of them): product, recurrence, and sums of every kernel over classes and shuffled classes
-    each = 2 * order_spectra.directions + 9 * orders + 2 * bench.k * (1 + shuffles) * orders
-    note = f"{n:,} x {order_spectra.directions}, {orders} orders, {shuffles} shuffles"
-    return [Row("order spectrum", "ours", cost, n**2 / 2 * each / bench.rate, note)]
-
-
 PARTS: dict[str, Callable[..., list[Row]]] = {
     each.__name__: each
     for each in (
         moments,
         streaming,
         from_data,
-        hook,
         layers,
         products,
         leace,
         qleace,
         alf_qleace,
-        gradient,
         apply,
-        certificate,
-        spectrum,
     )
 }
 

@@ -1,5 +1,6 @@
 """A plain training loop for comparison: DataLoader, torchvision transforms, one seed after another."""
 
+import copy
 import math
 
 import torch
@@ -10,8 +11,6 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from models.classifier import Classifier
-from models.lenet import LeNet
-from models.mlp import MLP
 from models.stackable_layers import Conv2d, Linear
 from train.device_images import DeviceImages
 from train.randomness import generator
@@ -47,23 +46,20 @@ def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettin
     )
 
 
-def textbook(model: Classifier) -> nn.Module:
-    """Return a LeNet or ReLU MLP built of torch.nn modules with the same weights; other models unchanged."""
-    multiplier = model.readout_multiplier if isinstance(model, MLP | LeNet) else 0.0
-    if multiplier != 1.0 or getattr(model, "activation", "relu") != "relu":
-        return model
-    layers: list[nn.Module] = []
-    for ours in model.modules():
-        if isinstance(ours, Conv2d):
-            out, inputs, side, _ = ours.weight.shape
-            layers += [nn.Conv2d(inputs, out, side, padding=side // 2), nn.ReLU(), nn.MaxPool2d(2)]
-        elif isinstance(ours, Linear):
-            layers += [nn.Linear(ours.weight.shape[1], ours.weight.shape[0]), nn.ReLU()]
-    first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
-    network = nn.Sequential(*layers[:first], nn.Flatten(), *layers[first:-1])
-    for theirs, ours in zip(network.parameters(), model.parameters(), strict=True):
-        theirs.data.copy_(ours.data)
-    return network.to(next(model.parameters()).device)
+def of_torch_layers(model: Classifier) -> nn.Module:
+    """Return a copy of a network, its linear layers and convolutions those of torch.nn with the same weights."""
+    network = copy.deepcopy(model)
+    for name, ours in [*network.named_modules()]:
+        if isinstance(ours, Linear):
+            same = nn.Linear(ours.weight.shape[1], ours.weight.shape[0])
+        elif isinstance(ours, Conv2d):
+            out, into, side, _ = ours.weight.shape
+            same = nn.Conv2d(into, out, side, ours.stride, ours.padding)
+        else:
+            continue
+        same.load_state_dict(ours.state_dict())
+        network.set_submodule(name, same.to(ours.weight))
+    return network
 
 
 def train_one(
@@ -72,7 +68,7 @@ def train_one(
     """Train one seed for `max_epochs` epochs; return the final validation loss in bits."""
     device = data.images.device
     model.reset_parameters(generator(seed, len(subset), "init"))
-    network = textbook(model)
+    network = of_torch_layers(model)
     parameters = [*zip(network.parameters(), model.learning_rates().values(), strict=True)]
     groups = [
         {"params": [p for p, multiplier in parameters if multiplier == factor], "lr": settings.lr * factor}

@@ -11,7 +11,7 @@ of a step (on a CPU: the operations), and the time in which none runs.
     python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled channels_last
 
 measures some of the ways to train: the rule's stacking, the other one, without CUDA graphs, compiled
-(train.compile=true), in another memory format, by fused attention, and with losses on other samples on the way.
+(train.compile=true), in another memory format, and by fused attention.
 """
 
 import argparse
@@ -48,7 +48,6 @@ from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.epoch_trainer import fit_members
-from train.matched_sample_losses import DATA, Counterparts
 from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
@@ -57,7 +56,7 @@ from train.training_step import GraphedFunction
 
 _FOREVER = 10**9
 _MODEL_WAYS = {"convnextv2": "channels_last", "swinv2": "fused_attention"}  # attributes of their classes
-WAYS = ("rule", "other", "ungraphed", "counterparts", "model", "compiled", "compiled-other", "compiled-model")
+WAYS = ("rule", "other", "ungraphed", "model", "compiled", "compiled-other", "compiled-model")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,12 +157,6 @@ class TrainingBenchmark:
                     return self._ours(who, stacking, settings, note="; without CUDA graphs")
                 finally:
                     GraphedFunction.enabled = True
-            case "counterparts":
-                followed: Counterparts = dict.fromkeys(
-                    (DATA, "order1", "order2", "swap"), self.validation
-                )  # all cost the same
-                note = f"; losses on {len(followed)} samples of {len(self.validation):,}"
-                return self._ours(f"{who}, counterparts", stacking, settings, note, counterparts=followed)
             case "model" if self.model_section["name"] in _MODEL_WAYS:
                 kind, attribute = type(self.ensemble.model), _MODEL_WAYS[str(self.model_section["name"])]
                 setattr(kind, attribute, True)
@@ -209,13 +202,12 @@ class TrainingBenchmark:
         settings: TrainSettings,
         note: str = "",
         ensemble: Ensemble | None = None,
-        counterparts: Counterparts | None = None,
     ) -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
             data = {"train": self.train, "validation": self.validation}
-            options = {"counterparts": counterparts, "stack": stacking.stack}
-            fitted = fit_members(ensemble or self.ensemble, data, self.seeds, self.subsets, settings, **options)
+            chosen = ensemble or self.ensemble
+            fitted = fit_members(chosen, data, self.seeds, self.subsets, settings, stack=stacking.stack)
             return [curve.validation_loss_bits[-1] for curve in fitted.curves]
 
         with measured(self.device) as first:

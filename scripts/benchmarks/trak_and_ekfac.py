@@ -31,7 +31,6 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import load_tensors
 from harness.result import read_result
 from harness.results.table import Table
-from models.stackable_layers import Conv2d, Linear
 from sample_info.__main__ import experiment
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.leave_one_out_effects import Effects
@@ -43,6 +42,7 @@ from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import command_line
 from scripts.benchmarks.benchmark_helpers import Cost, machine, measured, shown
+from scripts.benchmarks.plain_training import of_torch_layers
 
 _BATCH = 64
 
@@ -145,9 +145,10 @@ class Study:
         def network() -> LinearizedNetwork:
             return LinearizedNetwork(self.problem, self.problem.kernels())
 
-        ours = {OURS: lambda: network().all_left_out()}
-        if self.problem.descent.left_out_loss == "sum":  # as in the run
-            ours[THINNED] = lambda: network().thinned(self.sets.shape[1]).all_left_out()
+        ours = {
+            OURS: lambda: network().all_left_out(),
+            THINNED: lambda: network().thinned(self.sets.shape[1]).all_left_out(),
+        }
         rows = [*(self.evaluate(name, work) for name, work in ours.items()), self.evaluate_sets(network())]
         methods = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
         methods |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
@@ -237,7 +238,9 @@ class EKFAC:
         self._train, self._held_out = _datasets(trained)
         self._files, on_cpu = TemporaryDirectory(), trained.x.device.type == "cpu"
         options = {"cpu": on_cpu, "disable_tqdm": True, "output_dir": self._files.name}
-        self._analyzer = Analyzer("ekfac", prepare_model(plain(trained), Outputs()), Outputs(), **options)
+        model = of_torch_layers(trained.model)  # which kronfluence requires
+        model.load_state_dict(dict(trained.weights), strict=False)
+        self._analyzer = Analyzer("ekfac", prepare_model(model.eval(), Outputs()), Outputs(), **options)
         self._analyzer.fit_all_factors("factors", self._train, per_device_batch_size=_BATCH)
 
     def effects(self, damping: float) -> Effects:
@@ -262,23 +265,6 @@ def method(outputs: Tensor) -> Effects:
     """Return effects on one output [n, m]; weight changes are NaN."""
     outputs = outputs.double().cpu()[:, :, None]
     return Effects(torch.full((len(outputs),), torch.nan), outputs.square().sum(-1).mean(-1), outputs)
-
-
-def plain(trained: TrainingProblem) -> nn.Module:
-    """Return the network with its weights, built of torch.nn layers, which kronfluence requires."""
-    model = copy.deepcopy(trained.model)
-    model.load_state_dict(dict(trained.weights), strict=False)
-    for name, layer in [*model.named_modules()]:
-        if isinstance(layer, Linear):
-            same = nn.Linear(layer.weight.shape[1], layer.weight.shape[0])
-        elif isinstance(layer, Conv2d):
-            out, into, side, _ = layer.weight.shape
-            same = nn.Conv2d(into, out, side, layer.stride, layer.padding)
-        else:
-            continue
-        same.load_state_dict(layer.state_dict())
-        model.set_submodule(name, same.to(layer.weight))
-    return model.eval()
 
 
 def _datasets(trained: TrainingProblem) -> tuple[TensorDataset, TensorDataset]:

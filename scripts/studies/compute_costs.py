@@ -2,7 +2,6 @@
 
     python -m scripts.studies.compute_costs                                        of +experiment=table16
     python -m scripts.studies.compute_costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
-    python -m scripts.studies.compute_costs --runs docs/study                      epochs as finished runs had them
 
 Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
 are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
@@ -17,7 +16,6 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -31,16 +29,14 @@ from conf.run_identity import identifying
 from conf.schema import plain, validate
 from conf.target_class import Target
 from harness.device_and_precision import pick_device
-from harness.results.read import read_runs
 from harness.results.run_labels import labels
 from harness.results.table import Table
-from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import machine, memory_rate, product_rate, shown
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
-from scripts.command_line import argument_parser, runs_folder
+from scripts.command_line import argument_parser
 from train.randomness import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
@@ -77,7 +73,6 @@ MEASURED = Measured(
     {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482},
 )
 CPU_MULTIPLES = "2 to 3.2"  # MLP and LeNet, two cores, 2026-11-21
-Epochs = Mapping[str, Sequence[float]]  # per size, by `training`
 
 
 class RunGroup(NamedTuple):
@@ -122,35 +117,14 @@ def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
     return Step.of(Target(json.loads(model), Classifier).build(shape, classes), shape)
 
 
-def training(config: Options, sizes: Sequence[int]) -> str:
-    """Return the options of a codelength, other than eraser and data, that affect the number of epochs."""
-    sections = identifying(config, "mdl")
-    return json.dumps([sections["model"], sections["train"] | {"precision": None}, list(sizes)], sort_keys=True)
-
-
-def epochs_seen(roots: Sequence[Path]) -> Epochs:
-    """Return epochs of finished runs below `roots`: means over their erasers and seeds."""
-    seen: dict[str, list[list[float]]] = {}
-    for run in read_runs(roots):
-        curve = run.result.curve if isinstance(run.result, MdlResult) else []
-        if curve and all(point.epochs for point in curve):  # not for kernels
-            epochs = seen.setdefault(training(run.config, [point.n for point in curve]), [])
-            epochs += [list(map(float, seed)) for seed in zip(*(point.epochs for point in curve), strict=True)]
-    return {key: [sum(size) / len(size) for size in zip(*epochs, strict=True)] for key, epochs in seen.items()}
-
-
-def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> RunGroup:
+def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace) -> RunGroup:
     shape, classes, examples = sized(config.dataset, chosen.size)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
     step = step_of(json.dumps(config.model), shape, classes)
-    assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
-    epochs = seen.get(training(config.plain, sizes), assumed)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    steps = [round(len(config.seeds) * count * order.steps) for count, order in zip(epochs, orders, strict=True)]
+    epochs = len(config.seeds) * min(chosen.epochs, settings.max_epochs)
     model = str(config.model["name"])
-    return RunGroup(
-        name, model, runs, step, [(count, order.batch_size) for count, order in zip(steps, orders, strict=True)]
-    )
+    return RunGroup(name, model, runs, step, [(epochs * order.steps, order.batch_size) for order in orders])
 
 
 def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
@@ -161,8 +135,8 @@ def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
         key = json.dumps(identifying(config.plain, "mdl") | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, groups)], ["model"])
-    made, seen = zip(names, groups.values(), strict=True), epochs_seen(chosen.runs)
-    return [run_group(str(name), len(erasers), config, chosen, seen) for name, (config, erasers) in made]
+    made = zip(names, groups.values(), strict=True)
+    return [run_group(str(name), len(erasers), config, chosen) for name, (config, erasers) in made]
 
 
 def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> dict[str, float | None]:
@@ -219,10 +193,7 @@ def show(chosen: argparse.Namespace) -> int:
     devices["this machine"] = Device(
         product_rate(precision, this_machine), memory_rate(this_machine), precision.itemsize
     )
-    seen = (
-        f"as many as in {' '.join(map(str, chosen.runs))} where there are such runs, otherwise " if chosen.runs else ""
-    )
-    print_work(groups, f"{seen}{chosen.epochs} epochs each (no more than train.max_epochs)")
+    print_work(groups, f"{chosen.epochs} epochs each (no more than train.max_epochs)")
     print_hours(groups, devices, machine(this_machine))
     return 0
 
@@ -231,9 +202,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.compute_costs", __doc__)
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
     parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
-    parser.add_argument(
-        "--runs", type=runs_folder, nargs="+", default=[], help="folders of finished runs: epochs are their means"
-    )
     size = ("C", "H", "W", "CLASSES", "EXAMPLES")
     parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
     parser.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")

@@ -38,7 +38,7 @@ class Recorder:
     def __init__(self, model: nn.Module) -> None:
         self.outputs: dict[str, Tensor] = {}
         for name, module in model.named_modules():
-            if type(module).__name__.endswith(("Linear", "Conv2d", "Comparison")):
+            if type(module).__name__.endswith(("Linear", "Conv2d", "Block")):
                 module.register_forward_hook(lambda _, __, out, name=name: self.outputs.update({name: out.detach()}))
 
 

@@ -4,9 +4,8 @@
 
 Prints two tables in Markdown, mean ± standard deviation over seeds. The first is of our recipe (train=paper), for
 every number and size of images for which both maps of QLEACE were run; the second of the published one
-(train=published), each setting that was run. Both have also what unfinished runs have trained; the second has the
-lowest validation loss of unfinished trainings in parentheses. A last column has the numbers of seeds. `--out` draws
-the first table's last row of each network at 32 × 32.
+(train=published), each setting that was run. Both have also what unfinished runs have trained. A last column has the
+numbers of seeds. `--out` draws the first table's last row of each network at 32 × 32.
 """
 
 import argparse
@@ -15,15 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from conf import Options
 from conf.command_process import exit_code
 from erasure.store.checked_files import read_json
 from harness.figure_helpers import figure_at
 from harness.result import TrainedResult, parsed
 from harness.results.run_labels import display_name
-from harness.run_directory import CURVES
+from harness.results.table import Table
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.result import MdlResult, Point
@@ -65,14 +62,15 @@ def qleace_rows(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ro
     }
 
 
-def qleace_lines(rows: Rows) -> Iterator[str]:
-    """Yield the first table in Markdown: test loss and accuracy."""
-    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " | seeds |"
-    yield "| --- " * (len(QLEACE) + 2) + "|"
+def qleace_table(rows: Rows) -> Table:
+    """Return the first table: test loss and accuracy."""
+    lines = []
     for (model, size, n), row in rows.items():
         shown = [_shown(row[eraser]) if eraser in row else "" for eraser in QLEACE]
         seeds = seed_counts(len(row[eraser]) for eraser in QLEACE if eraser in row)
-        yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join([*shown, seeds]) + " |"
+        lines.append([f"{display_name(model)}, {n:,} images of {size} × {size}", *shown, seeds])
+    headings = ["test loss in bits (right)", *map(display_name, QLEACE), "seeds"]
+    return Table("qleace", (), headings, lines)
 
 
 _BARS = {
@@ -105,28 +103,21 @@ def _shown(scores: Sequence[Sequence[float]]) -> str:
     return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
 
 
-def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the second table in Markdown: test loss by number of training images."""
+def size_table(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Table:
+    """Return the second table: test loss by number of training images."""
     losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for config, point in points(results, folders):
         if published(config):
             losses[cell_of(config)][point.n] += point.ce_test_bits
-    shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
-    seeds = {cell: {len(bits) for bits in row.values()} for cell, row in losses.items()}
-    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
-        if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
-            curves = pd.read_csv(path)
-            lowest = curves.groupby("n")["validation_loss_bits"].min()
-            unfinished = {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
-            shown[cell_of(config)] = unfinished | shown.get(cell_of(config), {})
-            seeds.setdefault(cell_of(config), {curves.seed.nunique()})
-    sizes = sorted({n for row in shown.values() for n in row})
-    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " | seeds |"
-    yield "| --- " * (len(sizes) + 2) + "|"
-    for cell in sorted(shown, key=lambda cell: ([*ENTRIES].index(cell.model), cell.recipe, ERASERS.index(cell.eraser))):
+    cells = sorted(losses, key=lambda cell: ([*ENTRIES].index(cell.model), cell.recipe, ERASERS.index(cell.eraser)))
+    sizes, lines = sorted({n for row in losses.values() for n in row}), []
+    for cell in cells:
         name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
-        count = " to ".join(str(count) for count in sorted({min(seeds[cell]), max(seeds[cell])}))
-        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + f" | {count} |"
+        shown = [f"{Spread.of(losses[cell][n]).mean:.2f}" if n in losses[cell] else "" for n in sizes]
+        counts = [len(bits) for bits in losses[cell].values()]
+        lines.append([name, *shown, " to ".join(map(str, sorted({min(counts), max(counts)})))])
+    headings = ["published: test loss in bits after n images", *(f"{n:,}" for n in sizes), "seeds"]
+    return Table("sizes", (), headings, lines)
 
 
 def show(options: argparse.Namespace) -> int:
@@ -134,8 +125,7 @@ def show(options: argparse.Namespace) -> int:
     if not results:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run on images of CIFAR-10")
     rows = qleace_rows(results, options.runs)
-    tables = qleace_lines(rows), size_lines(results, options.runs)
-    print("\n\n".join("\n".join(lines) for lines in tables))
+    print(f"{qleace_table(rows).markdown()}\n\n{size_table(results, options.runs).markdown()}")
     if options.out is not None:
         draw(rows, options.out)
     return 0

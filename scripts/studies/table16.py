@@ -30,6 +30,7 @@ from conf.command_process import exit_code
 from harness.figure_helpers import WIDTH, figure_at
 from harness.result import TrainedResult, read_result
 from harness.results.run_labels import display_name
+from harness.results.table import Table
 from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
@@ -167,39 +168,41 @@ def table_16(results: Iterable[TrainedResult]) -> dict[Cell, list[float]]:
     return dict(cells)
 
 
-def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the first table in Markdown: the paper, our recipe and the tuned loop."""
-    yield from _header("", ERASERS)
+def first_table(cells: dict[Cell, list[float]]) -> Table:
+    """Return the first table: the paper, our recipe and the tuned loop."""
+    rows = []
     for model in ENTRIES:
-        yield _paper_row(f"**{display_name(model)}**, the paper", model, ERASERS)
+        rows.append(_paper_row(f"**{display_name(model)}**, the paper", model, ERASERS))
         for name, recipe in (("ours", OURS), (_TUNED_NAME, _TUNED.get(model, PAPER))):
             if recipe != PAPER and (row := seeds_of(cells, recipe, model)):
-                yield _row(name, row, ERASERS)
+                rows.append(_row(name, row, ERASERS))
+    return _table("", ERASERS, rows)
 
 
-def change_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the second table in Markdown: single changes of the recipe."""
-    yield from _header("change", _CHANGED)
+def change_table(cells: dict[Cell, list[float]]) -> Table:
+    """Return the second table: single changes of the recipe."""
+    rows = []
     for name, model, recipe in _CHANGES:
         if recipe == PAPER:
-            yield _paper_row(name, model, _CHANGED)
+            rows.append(_paper_row(name, model, _CHANGED))
         elif row := seeds_of(cells, recipe, model):
-            yield _row(name, row, _CHANGED)
+            rows.append(_row(name, row, _CHANGED))
+    return _table("change", _CHANGED, rows)
 
 
-def other_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the third table in Markdown: other settings of the published recipe."""
-    yield from _header("published, other settings", ERASERS)
-    for model, recipe in sorted({(cell.model, cell.recipe) for cell in cells}):
-        if recipe not in (OURS, _TUNED.get(model)):
-            name = f"{display_name(model)}, {recipe.removeprefix('published, ')}"
-            yield _row(name, seeds_of(cells, recipe, model), ERASERS)
+def other_table(cells: dict[Cell, list[float]]) -> Table:
+    """Return the third table: other settings of the published recipe."""
+    rows = [
+        _row(f"{display_name(model)}, {recipe.removeprefix('published, ')}", seeds_of(cells, recipe, model), ERASERS)
+        for model, recipe in sorted({(cell.model, cell.recipe) for cell in cells})
+        if recipe not in (OURS, _TUNED.get(model))
+    ]
+    return _table("published, other settings", ERASERS, rows)
 
 
-def distance_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the fourth table in Markdown: distances of the tuned loop from the paper."""
-    yield _line(f"{_TUNED_NAME}, less the paper", map(display_name, ERASERS))
-    yield _rule(len(ERASERS))
+def distance_table(cells: dict[Cell, list[float]]) -> Table:
+    """Return the fourth table: distances of the tuned loop from the paper."""
+    lines = []
     for model, recipe in _TUNED.items():
         rows: dict[str, dict[str, str]] = defaultdict(dict)
         for eraser, values in seeds_of(cells, recipe, model).items():
@@ -211,7 +214,8 @@ def distance_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
                 error = math.hypot(deviation / math.sqrt(_SEEDS), tuned.std / math.sqrt(len(values)))
                 rows["in standard errors of the difference"][eraser] = f"{(tuned.mean - mean) / error:+.1f}"
         for name, row in rows.items():
-            yield _line(f"{display_name(model)}, {name}", (row.get(eraser, "") for eraser in ERASERS))
+            lines.append([f"{display_name(model)}, {name}", *(row.get(eraser, "") for eraser in ERASERS)])
+    return Table("table16", (), [f"{_TUNED_NAME}, less the paper", *map(display_name, ERASERS)], lines)
 
 
 def entry_of(model: str, eraser: str) -> tuple[float, float]:
@@ -230,8 +234,8 @@ def _lowest_by_patience(losses: Iterable[float]) -> float:
     return best
 
 
-def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield two tables in Markdown, Table 16's unit by lowest validation losses in float32: 50 epochs, and longer."""
+def epoch_tables(folders: Sequence[Path]) -> list[Table]:
+    """Return Table 16's unit by lowest validation losses in float32: of 50 epochs, and of longer trainings."""
     shorter: dict[Cell, list[list[float]]] = defaultdict(list)
     longer: dict[Cell, list[list[float]]] = defaultdict(list)
     for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
@@ -248,22 +252,23 @@ def epoch_lines(folders: Sequence[Path]) -> Iterator[str]:
                 lowest.append(curve.sort_values("epoch").groupby("n").validation_loss_bits.apply(_lowest_by_patience))
             values = [published_units(_SIZES, list(losses)) for losses in lowest]
             rows[cell_of(config)].append(values)
-    yield from _by_epochs(
-        "Table 16's unit, by validation losses after epochs", shorter, [*map(str, _ENDS), f"50, patience {_PATIENCE}"]
-    )
-    yield ""
-    yield from _by_epochs("the same of trainings that patience ends", longer, [f"{epochs:,}" for epochs in _LATE_ENDS])
+    ends = [*map(str, _ENDS), f"50, patience {_PATIENCE}"]
+    late_ends = [f"{epochs:,}" for epochs in _LATE_ENDS]
+    return [
+        _by_epochs("Table 16's unit, by validation losses after epochs", shorter, ends),
+        _by_epochs("the same of trainings that patience ends", longer, late_ends),
+    ]
 
 
-def _by_epochs(title: str, rows: Mapping[Cell, Sequence[Sequence[float]]], ends: Sequence[str]) -> Iterator[str]:
-    """Yield a table in Markdown from values by cell, seed and end of the trainings."""
-    yield _line(title, [*ends, "the paper", "seeds"])
-    yield _rule(len(ends) + 2)
+def _by_epochs(title: str, rows: Mapping[Cell, Sequence[Sequence[float]]], ends: Sequence[str]) -> Table:
+    """Return a table of values by cell, seed and end of the trainings."""
+    lines = []
     for cell, seeds in sorted(rows.items(), key=lambda item: (item[0].model, ERASERS.index(item[0].eraser))):
         shown = [f"{Spread.of(values).mean:.2f}" for values in zip(*seeds, strict=True)]
         mean, deviation = entry_of(cell.model, cell.eraser)
         name = f"{display_name(cell.model)}, {display_name(cell.eraser)}"
-        yield _line(name, [*shown, f"{mean:.2f} ± {deviation:.2f}", str(len(seeds))])
+        lines.append([name, *shown, f"{mean:.2f} ± {deviation:.2f}", str(len(seeds))])
+    return Table("table16", (), [title, *ends, "the paper", "seeds"], lines)
 
 
 def seed_counts(counts: Iterable[int]) -> str:
@@ -272,29 +277,20 @@ def seed_counts(counts: Iterable[int]) -> str:
     return ", ".join(map(str, counts if len(set(counts)) > 1 else counts[:1]))
 
 
-def _header(first: str, erasers: Sequence[str]) -> Iterator[str]:
-    yield _line(first, [*map(display_name, erasers), "seeds"])
-    yield _rule(len(erasers) + 1)
+def _table(first: str, erasers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return Table("table16", (), [first, *map(display_name, erasers), "seeds"], rows)
 
 
-def _row(first: str, by_eraser: Mapping[str, Sequence[float]], erasers: Sequence[str]) -> str:
+def _row(first: str, by_eraser: Mapping[str, Sequence[float]], erasers: Sequence[str]) -> list[str]:
     cells = [f"{Spread.of(by_eraser[eraser]):.2f}" if eraser in by_eraser else "" for eraser in erasers]
     seeds = seed_counts(len(by_eraser[eraser]) for eraser in erasers if eraser in by_eraser)
-    return _line(first, [*cells, seeds])
+    return [first, *cells, seeds]
 
 
-def _paper_row(first: str, model: str, erasers: Sequence[str]) -> str:
+def _paper_row(first: str, model: str, erasers: Sequence[str]) -> list[str]:
     entries = ENTRIES[model]
     cells = ["{:.2f} ± {:.2f}".format(*entries[eraser]) if eraser in entries else "" for eraser in erasers]
-    return _line(first, [*cells, str(_SEEDS)])
-
-
-def _line(first: str, cells: Iterable[str]) -> str:
-    return f"| {first} | " + " | ".join(cells) + " |"
-
-
-def _rule(columns: int) -> str:
-    return "| --- " * (columns + 1) + "|"
+    return [first, *cells, str(_SEEDS)]
 
 
 _BARS = {"the paper": "#4d4d4d", "ours": "#56B4E9", _TUNED_NAME: "#E69F00"}
@@ -333,9 +329,8 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results_in(options.runs))
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    tables = (table_lines, change_lines, other_lines, distance_lines)
-    lines_of_tables = [*(table(cells) for table in tables), epoch_lines(options.runs)]
-    print("\n\n".join("\n".join(lines) for lines in lines_of_tables))
+    tables = [make(cells) for make in (first_table, change_table, other_table, distance_table)]
+    print("\n\n".join(table.markdown() for table in [*tables, *epoch_tables(options.runs)]))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0

@@ -42,7 +42,7 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import digest, fingerprint, read_json, write_json
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.images_for_benchmarks import DIGITS
+from scripts.images_for_benchmarks import DIGITS, SPLITS
 
 _VERSION = 1  # of this study's computation; erasers have versions too
 _SIDE = 16  # of the photographs
@@ -112,8 +112,7 @@ def breast_cancer() -> Part:
 
 def photographs(folder: Path) -> Part:
     """Return the images of both splits of a folder, 16 x 16, averaged."""
-    options: Any = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
-    raw = ImageFolder(name="images", root=str(folder), size=_SIDE, channels=3, **options).load()
+    raw = ImageFolder(name="images", root=str(folder), size=_SIDE, channels=3, **SPLITS).load()
     parts = [raw.train, *([] if raw.test is None else [raw.test])]
     images = torch.cat([part.images for part in parts]).flatten(1).double() / 255
     return Part(images, torch.cat([part.labels for part in parts]))

@@ -218,8 +218,8 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
 
 
 ALTERNATIVES = {
-    "kernel.projection=x": "must be 'auto', 'exact' or 'coordinates'",
-    "training.steps=x": "must be a number or 'converged'",
+    "kernel.projection=x": "must be 'auto' or 'exact'",
+    "training.steps=x": "must be a whole number or 'converged'",
     "classes=x": "must be 'all' or a list: write \"sample_info.classes=[x]\", with commas between several values",
     "data.eraser_fit=x": "must be 'auto' or 'disjoint', 'refit' or 'scored'",
 }

@@ -98,41 +98,6 @@ def test_it_is_a_function_of_its_parameters(name: str) -> None:
         torch.testing.assert_close(per_example[n].mean(0), p.grad, rtol=1e-3, atol=1e-5, msg=n)
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name]().stackable])
-def test_stacked_members_compute_what_each_computes_alone(name: str) -> None:
-    model = fresh(name, (2, 9, 9))
-    members = []
-    for seed in range(3):
-        member = fresh(name, (2, 9, 9), seed)
-        perturb(member)
-        members.append({n: p.detach() for n, p in member.named_parameters()})
-    stacked = {n: torch.stack([member[n] for member in members]) for n in members[0]}
-    generator = torch.Generator().manual_seed(1)
-    x, shared = torch.randn(3, 7, 2, 9, 9, generator=generator), torch.randn(7, 2, 9, 9, generator=generator)
-    outputs, of_shared = (functional_call(model, stacked, (batch,)) for batch in (x, shared))
-    for s, member in enumerate(members):
-        torch.testing.assert_close(outputs[s], functional_call(model, member, (x[s],)), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(of_shared[s], functional_call(model, member, (shared,)), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_it_computes_the_same_on_another_device(name: str) -> None:
-    model, (x, _) = fresh(name, (1, 8, 8)), batch((1, 8, 8))
-    perturb(model)
-    for layer in model.stochastic_depth():
-        layer.factors = torch.tensor([0.0, 1.25, 1.25, 1.25])
-    here = model(x)
-    with Device() as device:
-        for layer in model.to(DEVICE).stochastic_depth():
-            layer.factors = torch.tensor([0.0, 1.25, 1.25, 1.25], device=DEVICE)
-        moved, before = x.to(DEVICE), device.waits.copy()
-        there = model(moved)
-        assert device.waits == before
-        there.sum().backward()
-        assert device.waits == before
-        assert torch.equal(there.cpu(), here)
-
-
 def test_a_mask_that_stayed_behind_is_noticed() -> None:
     """The negative control."""
 

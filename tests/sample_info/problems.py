@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import Weights
+from sample_info import retraining
 from sample_info.gradient_descent import GradientDescent
 from sample_info.leave_one_out_effects import Changes
-from sample_info.retraining import retrained_stacks
 
 
 def draws(*shape: int, seed: int) -> Tensor:
@@ -48,5 +48,5 @@ def retrained(
     """Return leave-one-out changes of `examples`, by default of all."""
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples
-    stacks = retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)
-    return Changes.joined(stacks).among(n, examples)
+    effects = retraining.retrained(descent, x_test, examples[:, None], memory_bytes=memory_bytes)
+    return effects.changes.among(n, examples)

@@ -43,7 +43,7 @@ def difference_without(
     others = torch.arange(n) != i
     rows = others.repeat_interleave(k)
     difference = everything.clone()
-    difference[others] -= coefficients(kernel[rows][:, rows], residual[others], descent, descent.effective_n(n))
+    difference[others] -= coefficients(kernel[rows][:, rows], residual[others], descent, n)
     d = difference.flatten()
     predictions = (held_out_kernel @ d).square().sum() * k / len(held_out_kernel)
     return float(d @ kernel @ d), float(predictions)

@@ -11,7 +11,7 @@ from torch import Tensor
 from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND
 from sample_info.agreement import auroc
-from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.attribution_quality import added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.pairwise_files import read_pairwise
 from sample_info.retraining import GradientDescent, halves, positions
 from tests.sample_info.problems import draws
@@ -111,13 +111,5 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     def fail(*_) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(GradientDescent, "train_on", fail)
+    monkeypatch.setattr(GradientDescent, "train", fail)
     assert command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
-
-
-def test_halves_trained_on_their_own_mean_have_no_half_weight(command) -> None:
-    mean = ["sample_info.training.left_out_loss=mean", "sample_info.references.methods=[subsets]"]
-    outcome = command(COMMAND, *SMALL, *mean, "sample_info.references.subsets=4")
-    assert outcome.code == 0, outcome.err
-    (path,) = Path("runs").glob("*/result.json")
-    assert [*read_json(path)["attribution"]] == [OURS, SETS]  # whose examples weigh as much as those of the whole

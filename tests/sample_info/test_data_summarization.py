@@ -7,12 +7,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from conf.compose import composed
 from erasure.store.checked_files import read_json
 from sample_info import data_summarization as summaries
 from sample_info.__main__ import COMMAND
-from sample_info.data_summarization import bottom, bottom_iterative, remaining, summary_model
-from sample_info.settings import SampleInfoConfig
+from sample_info.data_summarization import bottom, bottom_iterative, remaining
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]
@@ -62,14 +60,6 @@ def test_no_scores_are_computed_beyond_the_last_fraction_that_is_wanted() -> Non
     assert asked == [5, 4, 3]
     assert order.tolist() == [1, 3, 2, 0, 4]
     assert bottom_iterative(score, 5, fraction=0.2, until=0.0).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_another_architecture_takes_those_options_of_the_model_that_it_has() -> None:
-    other = "sample_info.summaries.model={_target_: models.resnet.ResNet, width: 8}"
-    options = ["model.depth=3", "model.activation=gelu", *TRY, *TRAINED, other]
-    model = summary_model(composed("sample_info", options, SampleInfoConfig))
-    own = {key: value for key, value in model.items() if key != "name"}
-    assert own == {"_target_": "models.resnet.ResNet", "width": 8, "depth": 3, "parametrization": "standard"}
 
 
 def the_run(runs: str = "runs") -> tuple[Path, dict]:

@@ -27,7 +27,7 @@ DECAY = 0.5
 def ridge() -> tuple[Tensor, Tensor, Tensor]:
     """Inputs [12, 5] of a ridge regression, with ones; its residuals [12] at the minimum; test inputs."""
     descent = linear_problem(weight_decay=DECAY)
-    weights = {name: descent.initial[name] + moved[0] for name, moved in descent.train(torch.ones(1, 12)).items()}
+    weights = descent.trained()
     residual = (linear(weights, descent.x) - descent.y).squeeze(1)
     return with_ones(descent.x), residual, with_ones(draws(5, 4, seed=9))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conf.schema import validate
-from erasure.store.checked_files import load_tensors, read_json, save_tensors
+from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND, experiment
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
@@ -67,14 +67,6 @@ def test_effects_are_kept_and_scores_are_what_they_were(command, monkeypatch) ->
     for seed in (0, 1):
         result, expected = read_pairwise(the_run("runs"), seed), read_pairwise(the_run("whole"), seed)
         torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_files_of_blocks_that_earlier_versions_wrote_are_read_in_order(tmp_path: Path) -> None:
-    outputs, loss = torch.randn(4, 12, 2), torch.randn(4, 12)
-    for block in torch.arange(12).split(5):
-        tensors = {"outputs": outputs[:, block], "loss": loss[:, block], "examples": block}
-        save_tensors(tmp_path / f"pairwise-1-{block[0]}-{block[-1]}.safetensors", tensors, {"seed": 1})
-    torch.testing.assert_close(read_pairwise(tmp_path, 1), (outputs, loss), rtol=0, atol=0)
 
 
 def test_where_the_eraser_is_refitted_effects_are_of_what_each_of_its_networks_does(command) -> None:

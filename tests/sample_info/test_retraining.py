@@ -10,7 +10,7 @@ from torch import Tensor
 from harness.run_directory import Run
 from sample_info.gradient_descent import GradientDescent
 from sample_info.linearized.descent import LinearizedDescent
-from sample_info.retraining import halves, positions, retrained_stacks, train_on_each, trained_without
+from sample_info.retraining import halves, positions, retrained, train_on_each, trained_without
 from sample_info.training_problem import TrainingProblem
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import mlp_problem
@@ -23,11 +23,12 @@ LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 def test_effects_of_sets_are_of_trainings_on_what_is_left_alone(k: int) -> None:
     descent, x_test = mlp_problem(k=k)
     sets = halves(20, 3)
-    (stack,) = retrained_stacks(descent, x_test, sets, effective_n=20, memory_bytes=2**31)
-    everything = descent.predictions(descent.train(torch.ones(1, 20)), x_test)[0]
+    stack = retrained(descent, x_test, sets, memory_bytes=2**31)
+    everything = descent.predictions(descent.train(descent.everything), x_test)[0]
     for removed, outputs, prediction in zip(sets, stack.outputs, stack.prediction, strict=True):
-        left = torch.ones(20).index_fill(0, removed, 0)
-        alone = descent.predictions(descent.train(left[None]), x_test)[0]
+        left = torch.ones(20).index_fill(0, removed, 0).nonzero()[:, 0]
+        smaller = replace(descent, x=descent.x[left], y=descent.y[left])
+        alone = smaller.predictions(smaller.train(smaller.everything), x_test)[0]
         torch.testing.assert_close(outputs, everything - alone, rtol=1e-9, atol=1e-12)
         assert float(prediction) == pytest.approx(float((everything - alone).square().sum(1).mean()))
 
@@ -45,15 +46,16 @@ def test_halves_are_seeded_of_one_size_and_each_its_own() -> None:
 def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_mlp(1).problem(DESCENT)
     problem = replace(problem, memory_bytes=2.5 * problem.training.bytes_per_member())
-    sets, train_on, trained = halves(12, 5), GradientDescent.train_on, []
+    sets, train, trained = halves(12, 5), GradientDescent.train, []
 
     def counted(descent: GradientDescent, parts: Tensor, *progress) -> object:
         if len(trained) == 1 and interrupt:
             raise KeyboardInterrupt
-        trained.append(len(parts))
-        return train_on(descent, parts, *progress)
+        if parts.shape[1] < 12:  # not the training on all examples
+            trained.append(len(parts))
+        return train(descent, parts, *progress)
 
-    monkeypatch.setattr(GradientDescent, "train_on", counted)
+    monkeypatch.setattr(GradientDescent, "train", counted)
     interrupt = False
     whole = trained_without(problem, sets, "subsets", Run(tmp_path / "a", "whole"))
     assert trained == [2, 2, 1]

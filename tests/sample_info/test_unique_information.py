@@ -6,7 +6,7 @@ from torch.distributions import Normal, kl_divergence
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
-from sample_info.leave_one_out_effects import functional_information, loss_effects, weight_information
+from sample_info.leave_one_out_effects import functional_information, weight_information
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from tests.sample_info.networks import small_mlp
@@ -46,17 +46,3 @@ def test_scores_are_divergences_of_smoothed_weights_and_predictions(k: int) -> N
         predictions = kl_divergence(Normal(f, sigma), Normal(f_without, sigma)).sum(1).mean()
         assert float(weight_information(changes, sigma)[i]) == pytest.approx(float(weights), rel=1e-8)
         assert float(functional_information(changes, sigma)[i]) == pytest.approx(float(predictions), rel=1e-8)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_effects_on_loss_are_of_the_predictions_with_and_without(k: int) -> None:
-    net = small_mlp(k)
-    kernels = ntk(net.model, net.weights, net.x, net.held_out)
-    residual = network_outputs(net.model, net.weights, net.x) - net.y
-    effects, _ = LinearizedDynamics(kernels.train, residual, DESCENT).effects(torch.tensor([7]), kernels.held_out)
-    _, f = trained(net, DESCENT)
-    _, f_without = trained(net, DESCENT, torch.arange(len(net.x)) != 7)
-    torch.testing.assert_close(effects.outputs[0], f - f_without)
-    y = net.y[: len(f)]
-    change = ((f - y).square().sum(1) - (f_without - y).square().sum(1)) / 2
-    torch.testing.assert_close(loss_effects(effects.outputs, f, y)[0], change)

@@ -34,15 +34,6 @@ def test_vectors_have_a_spectrum_too(tmp_path: Path) -> None:
     assert (tmp_path / "a.md").read_text().count("| control | train |") == 1  # 10, 30 and 100 directions of five
 
 
-def test_gaps_are_zero_where_an_order_was_made_equal(tmp_path: Path) -> None:
-    options = ["--erasers", "control", "leace", "--splits", "train", "--directions", "5", "--gaps"]
-    assert order_spectra.main([f"cache_dir={tmp_path}", *options, "--out", str(tmp_path / "a")]) == 0
-    rows = [line.split("|")[5:7] for line in (tmp_path / "a.md").read_text().split("\n")[2:4]]
-    (raw, _), (means, covariances) = [[float(cell) for cell in row] for row in rows]
-    assert raw > 0.5
-    assert means < 1e-10 < 1e-2 < covariances
-
-
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert order_spectra.main(["dataset=digit", f"cache_dir={tmp_path}"]) == 2
     assert capsys.readouterr().err.startswith("unknown dataset=digit: did you mean digits?")

@@ -72,11 +72,11 @@ def test_losses_and_gradients_are_those_of_each_member_by_autograd(name: str, pr
         assert float((others - losses).abs().min()) > 1e-4
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_logits_of_shared_images_are_those_of_each_member(name: str) -> None:
-    ensemble, draws = Ensemble(NETWORKS[name]()), torch.Generator().manual_seed(0)
+    ensemble, draws = Ensemble(EVERY[name]((2, 9, 9))), torch.Generator().manual_seed(0)
     weights = {n: 0.1 * torch.randn(2, *p.shape, generator=draws) for n, p in ensemble.model.named_parameters()}
-    x = torch.randn(6, 1, 8, 8, generator=draws)
+    x = torch.randn(6, 2, 9, 9, generator=draws)
     together = ensemble.logits(weights, x)
     alone = [ensemble.logits({n: weight[s : s + 1] for n, weight in weights.items()}, x) for s in range(2)]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-4, atol=1e-4 * float(together.abs().max()))

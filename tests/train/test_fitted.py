@@ -71,7 +71,7 @@ def test_predictions_are_those_that_were_scored() -> None:
     with pytest.raises(ValueError, match="x has the column 'g', which is none of the training examples"):
         fitted.predict(x.rename(columns={"a": "g"}))
     np.testing.assert_array_equal(fitted.predict(x.rename(columns={"a": "g"}).to_numpy()), fitted.predict(x))
-    with pytest.raises(ValueError, match=r"x has examples \[3, 1, 1\]: the networks take \[6, 1, 1\]"):
+    with pytest.raises(ValueError, match=r"x has examples \[3, 1, 1\], but the training examples are \[6, 1, 1\]"):
         fitted.predict(X[:, :3])
 
 

@@ -108,7 +108,7 @@ def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sampl
     trained = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), [sample])
     trained.run()
     images, other = (
-        [loss for member, _, name, loss, *_ in trained.followed.rows if (member, name) == (0, which)]
+        [row.loss_bits for row in trained.followed.rows if (row.seed, row.sample) == (0, which)]
         for which in (DATA, sample)
     )
     assert images[-1] < images[0] - 0.1
@@ -122,7 +122,7 @@ def test_a_model_that_uses_means_alone_is_never_past_them(degree: int, past: boo
     trained.run()
     for seed in (0, 1):
         of_means, of_covariances = (
-            [row for row in trained.followed.of_seeds(0) if (row.seed, row.sample) == (seed, name)]
+            [row for row in trained.followed.rows if (row.seed, row.sample) == (seed, name)]
             for name in ("order1", "order2")
         )
         step = past_means_step(
@@ -142,7 +142,7 @@ def test_scores_of_a_sample_are_those_of_its_logits() -> None:
     curves.note(0, [0], weights)
     with torch.no_grad():
         logits = torch.func.functional_call(model, {name: one[0] for name, one in weights.items()}, x)
-    rows = {row.sample: row for row in curves.of_seeds(0)}
+    rows = {row.sample: row for row in curves.rows}
     for name, labels in ((DATA, z), ("flipped", 1 - z)):
         assert rows[name].accuracy == pytest.approx((logits.argmax(1) == labels).double().mean().item(), abs=1e-5)
         loss = torch.nn.functional.cross_entropy(logits, labels).item() / math.log(2)
@@ -170,7 +170,7 @@ def test_a_training_that_continues_has_the_same_curves() -> None:
     assert second.restore(*states[-1])
     second.run()
     assert second.followed.rows == whole.followed.rows
-    assert len({row[1] for row in whole.followed.rows}) > 6
+    assert len({row.step for row in whole.followed.rows}) > 6
 
 
 def test_steps_are_powers_of_two_then_epochs_further_and_further_apart() -> None:

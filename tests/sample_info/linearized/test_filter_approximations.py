@@ -44,11 +44,10 @@ def test_a_polynomial_is_found_exactly() -> None:
     torch.testing.assert_close(at_points(series), 1 - INTERVAL + 2 * INTERVAL**3, rtol=1e-11, atol=1e-9)
 
 
-@pytest.mark.parametrize("time", ["discrete", "continuous"])
 @pytest.mark.parametrize("steps", [1, 30, 2000, 100_000])
 @pytest.mark.parametrize("low", [0.0, 3.0])
-def test_the_filter_is_a_sum_of_resolvents(time, steps, low) -> None:
-    descent = LinearizedDescent(learning_rate=0.001, steps=steps, time=time)
+def test_the_filter_is_a_sum_of_resolvents(steps: int, low: float) -> None:
+    descent = LinearizedDescent(learning_rate=0.001, steps=steps)
     rule = ContourRule.fit(lambda s: descent.filter(s, 1), low, low + 854.0, 1e-14)
     values = descent.filter(low + POINTS, 1)
     error = float((rule(low + POINTS) - values).abs().max() / values.max())
@@ -59,7 +58,7 @@ def test_the_filter_is_a_sum_of_resolvents(time, steps, low) -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_the_tolerance_is_relative(scale: float) -> None:
-    descent = LinearizedDescent(learning_rate=0.001, steps=30, time="discrete")
+    descent = LinearizedDescent(learning_rate=0.001, steps=30)
     rules = [ContourRule.fit(lambda s, c=c: c * descent.filter(s, 1), 0.0, 854.0, 1e-6) for c in (1.0, scale)]
     assert len(rules[0].nodes) == len(rules[1].nodes)
     assert rules[1].error == pytest.approx(scale * rules[0].error, rel=1e-3)

@@ -1,7 +1,5 @@
 """SGD's steady state against a Lyapunov equation of all parameters, and its information against a divergence."""
 
-import math
-
 import pytest
 import torch
 from scipy.linalg import solve_continuous_lyapunov
@@ -56,7 +54,7 @@ def test_sgd_information_is_a_divergence_and_a_floor_only_lowers_it() -> None:
 
 def test_a_steady_state_needs_weight_decay_and_its_limit() -> None:
     net = small_mlp(1)
-    without = LinearizedDescent(learning_rate=0.02, steps=math.inf)
+    without = LinearizedDescent(learning_rate=0.02, steps="converged")
     with pytest.raises(AssertionError, match="without noise"):
         steady_state(linearized(net, without)[0], 2)
     with pytest.raises(AssertionError, match="at the minimum"):

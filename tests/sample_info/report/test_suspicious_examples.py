@@ -66,18 +66,10 @@ def test_one_seed_needs_no_count_of_networks(run: Run) -> None:
     assert [row[1] for row in table.rows[:4]] == [f"train/{i}.png" for i in (3, 1, 11, 10)]
 
 
-def test_examples_of_older_runs_are_called_by_their_row(run: Run) -> None:
-    path = run.directory / "scores.csv"
-    pd.read_csv(path, keep_default_na=False).drop(columns=["name", "left_out_label"]).to_csv(path, index=False)
-    (table,), _ = tables(run)
-    assert list(table.headings) == ["rank", "name", "label", "contradicted by", "SI (nats)"]
-    assert table.rows[0][1] == "row 103"
+WHOLE = "index,label,given_label,left_out_correct,left_out_label,name,class,si_nats\n"
 
 
-WHOLE = "index,label,given_label,class,left_out_correct,si_nats\n"
-
-
-ROWS = "0,0,a,1,inf", "0,0,a,1,b", "0,0,a,b,1", f"{9**30},0,a,1,1"
+ROWS = "0,0,1,0,n,a,inf", "0,0,1,0,n,a,b", "0,0,b,0,n,a,1", f"{9**30},0,1,0,n,a,1"
 
 
 @pytest.mark.parametrize("damage", ["", "index,label\n1,2\n", WHOLE, *(f"{WHOLE}1,{row}\n" for row in ROWS)])

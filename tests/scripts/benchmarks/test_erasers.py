@@ -12,7 +12,6 @@ from scripts.images_for_benchmarks import synthetic_images
 
 SMALLER: dict[str, dict[str, Any]] = {
     "streaming": {"batches": 5},
-    "hook": {"batch": 10, "depth": 1},
     "layers": {"depths": [2], "count": 1},
 }
 

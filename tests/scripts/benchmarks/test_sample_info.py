@@ -12,15 +12,14 @@ from scripts.benchmarks.sample_info import SampleInfoBenchmark
 @pytest.mark.parametrize("outputs", [1, 10])
 def test_scores_are_exact(outputs: int) -> None:
     sizes = {"examples": 40, "held_out": 20, "width": 32, "alone": 3, "steps": 50, "outputs": outputs}
-    bench = SampleInfoBenchmark(argparse.Namespace(**sizes, learning_rate=1e-3, memory_gib=1.0, device="cpu"))
+    bench = SampleInfoBenchmark(argparse.Namespace(**sizes, device="cpu"))
     notes = {(row.what, row.who): row.note for row in bench.rows()}
-    for work, pattern, largest in (
-        (("leaving out", "ours"), r"relative error of a score (\S+),", 1e-8),
-        (("all of it again", "ours"), r"change by (\S+) at most", 1e-10),
-        (("100 halves left out", "one at a time"), r"differs by (\S+)", 1e-8),
+    for work, pattern in (
+        (("leaving out", "ours"), r"relative error of a score (\S+),"),
+        (("kernel", "Jacobians"), r"differs by (\S+)"),
     ):
         (error,) = re.findall(pattern, notes[work])
-        assert float(error) < largest
+        assert float(error) < 1e-8
 
 
 def test_sizes_that_there_are_not_are_refused(capsys) -> None:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from erasure.store.checked_files import read_json
-from models.cnn import CNN
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from sample_info.__main__ import COMMAND
@@ -17,7 +16,7 @@ from sample_info.linearized.descent import LinearizedDescent
 from sample_info.references import influence
 from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import trak_and_ekfac
-from scripts.benchmarks.trak_and_ekfac import EKFAC, plain, require_one_output, trak
+from scripts.benchmarks.trak_and_ekfac import EKFAC, require_one_output, trak
 from tests.sample_info.networks import away_from_zero
 from tests.sample_info.problems import draws
 
@@ -59,14 +58,6 @@ def test_trak_is_influence_functions_where_its_projection_loses_nothing() -> Non
     torch.testing.assert_close(everything.outputs, exact(linear, 1e-9), rtol=1e-3, atol=1e-6)
     assert float((some.outputs - everything.outputs).abs().max()) > 1e-3  # the control
     torch.testing.assert_close(everything.prediction, everything.outputs.square().mean((1, 2)))
-
-
-@pytest.mark.parametrize(
-    "model", [mlp(), CNN((1, 8, 8), 1, width=2, depth=1, parametrization="mup")], ids=["mlp", "cnn"]
-)
-def test_networks_of_torchs_own_layers_are_the_same(model) -> None:
-    network = problem(model, n=6)
-    torch.testing.assert_close(plain(network)(network.x).double(), network.outputs(network.x), rtol=1e-4, atol=1e-5)
 
 
 def test_two_outputs_are_refused() -> None:

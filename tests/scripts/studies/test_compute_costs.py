@@ -1,7 +1,5 @@
 """Steps, floors and hours of a sweep that is not run."""
 
-import json
-
 import pytest
 
 from conf.compose import composed
@@ -10,7 +8,6 @@ from erasure.splits import splits
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from scripts.studies.compute_costs import main, sized
-from tests.conftest import REPOSITORY
 from train.randomness import epoch_steps
 
 
@@ -41,29 +38,6 @@ def test_overrides_and_sizes_are_those_given(capsys) -> None:
     sizes, settings = chunk_sizes(1000, config.mdl), config.train
     assert settings.max_epochs == 60
     assert wider[5] == f"{60 * sum(epoch_steps(n, settings) for n in sizes):,}"
-
-
-def test_epochs_are_those_that_finished_runs_had(capsys) -> None:
-    """Means over the erasers and seeds of the rows of MLP and LeNet in the archive; a CNN has no run there."""
-    archive = REPOSITORY / "docs" / "study"
-    assert main(["dataset=cifar10", "train=paper", "model=mlp,lenet,cnn", "seeds=[0]", "--runs", str(archive)]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    steps = {
-        line[0]: int(line[6].replace(",", "")) for line in lines if line[6:] and line[0] in ("mlp", "lenet", "cnn")
-    }
-    config = composed("mdl", ["train=paper"], MdlConfig)
-    settings, sizes = config.train, chunk_sizes(48_976, config.mdl)
-    for model, least in (("mlp", 12), ("lenet", 4)):
-        seeds = [
-            sum(point["epochs"][s] * epoch_steps(point["n"], settings) for point in result["curve"])
-            for path in archive.glob(f"mdl-image_folder-*-{model}-*/result.json")
-            for result in [json.loads(path.read_text())]
-            if len(result["curve"]) == 10
-            for s in range(len(result["seeds"]))
-        ]
-        assert len(seeds) >= least
-        assert steps[model] == pytest.approx(sum(seeds) / len(seeds), abs=10)  # whole steps, size by size
-    assert steps["cnn"] == 100 * sum(epoch_steps(n, settings) for n in sizes)
 
 
 def test_the_digits_are_as_large_as_they_are_known(digits_source: Digits) -> None:

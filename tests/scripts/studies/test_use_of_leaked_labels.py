@@ -54,9 +54,3 @@ def test_networks_trained_on_the_digits(command, capsys: pytest.CaptureFixture[s
     accuracy = [100 * sum(read_json(path)["final"]["accuracy"]) / 2 for path in (control, oracle)]
     assert right["oracle"] == pytest.approx(accuracy[1], abs=0.06), "as the run's own test images"
     assert right["control"] < accuracy[0] - 5, "which has not seen the erased"
-
-
-@pytest.mark.parametrize("eraser", ["leace", "gradient"])
-def test_an_eraser_without_maps_of_classes_is_one_line(eraser: str, command, capsys) -> None:
-    assert main([*TINY, "--eraser", eraser]) == 2
-    assert capsys.readouterr().err.startswith(f"eraser={eraser}: has no map for each class; choose qleace")
