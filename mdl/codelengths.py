@@ -17,6 +17,7 @@ from conf.check import check
 from conf.groups import preset
 from erasure.inputs import as_tensor, whole_numbers
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
@@ -190,6 +191,7 @@ class CodelengthDifference:
         return f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label ({about}){remark}"
 
 
+@default_modes()
 def codelength(
     x: Any,
     y: Any,

@@ -18,6 +18,7 @@ from erasure import progress
 from erasure.dataset import LabelledImages
 from erasure.inputs import require_same_rows
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
 from models.kernel import KernelModel
@@ -47,6 +48,7 @@ _REFITTED = 16  # examples per stored block where the data are refitted without 
 _SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names by that of the effects of a block
 
 
+@default_modes()
 def unique_information(
     model: Any,
     x: Any,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
 from harness.statistics import Spread, seeds_text
@@ -65,6 +66,7 @@ class Fitted:
     _scale: InputScale
     _example: Any  # the first of x, as it was given
 
+    @default_modes()
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
         """Return every member's probabilities of the classes, [S, n, k].
 
@@ -111,6 +113,7 @@ class Fitted:
         return ax
 
 
+@default_modes()
 def fit(
     x: Any,
     y: Any,
