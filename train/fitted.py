@@ -124,7 +124,7 @@ def fit(
     seeds: int | Sequence[int] = 5,
     settings: TrainSettings | str = "default",
     flip: bool = False,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     on_progress: Callable[[float, str], object] = lambda *_: None,
 ) -> Fitted:
     """Train a network from several seeds, each until its validation loss stops improving.
@@ -142,7 +142,7 @@ def fit(
         seeds: number of seeds, or the seeds.
         settings: a choice of `train=`, such as "quick", or `TrainSettings`.
         flip: whether images may be mirrored in training.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
@@ -177,7 +177,7 @@ def fit(
         )
         losses = _losses(fitted, data, subsets if validation is None else None, seeds)
     rows = [row for curve in fitted.curves for row in curve.rows(n)]
-    return Fitted(
+    result = Fitted(
         name,
         [*seeds],
         classes,
@@ -188,6 +188,8 @@ def fit(
         InputScale.of(images),
         x[:1],
     )
+    on_progress(1.0, str(result))
+    return result
 
 
 def _losses(fitted: Fit, data: dict[str, DeviceImages], subsets: Tensor | None, seeds: Sequence[int]) -> pd.DataFrame:
