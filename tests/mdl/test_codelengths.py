@@ -122,7 +122,9 @@ def plain_loop(x: NDArray, y: NDArray, probe: LogisticRegression, sizes: list[in
 
 def test_a_classifier_of_scikit_learn_costs_what_a_plain_loop_says() -> None:
     sizes = [20, 60, 120, 240]
-    code = codelength(X, Y, LogisticRegression(), seeds=3, sizes=sizes)
+    done: list[float] = []
+    code = codelength(X, Y, LogisticRegression(), seeds=3, sizes=sizes, on_progress=lambda share, _: done.append(share))
+    assert done[-1] == 1
     plain = [plain_loop(X, Y, LogisticRegression(), sizes, seed) for seed in range(3)]
     assert code.bits_per_label == pytest.approx(plain, abs=1e-9)
     frame = codelength(
@@ -184,7 +186,11 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
 
 @pytest.mark.parametrize("model", ["kernel", "empirical_ntk", "linear"])
 def test_test_examples_change_no_label_of_the_code(model: str) -> None:
-    options: dict[str, Any] = {"seeds": 1, "sizes": [10, 30, 60]} | ({"settings": "quick"} if model == "linear" else {})
+    options: dict[str, Any] = {"seeds": 1, "sizes": [1, 30, 60]}  # nothing stops a kernel
+    if model == "linear":
+        options |= {"settings": "quick", "sizes": [10, 30, 60]}
+    else:  # constant examples say nothing
+        assert codelength(np.ones((60, 6)), Y[:60], model, **options).total_bits == pytest.approx([60])
     alone = codelength(X[:60], Y[:60], model, **options)
     tested = codelength(X[:60], Y[:60], model, **options, test=(X[60:90], Y[60:90]))
     np.testing.assert_allclose(alone.label_bits, tested.label_bits, rtol=1e-6)
@@ -461,29 +467,26 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": FRAME, "test": (FRAME[list("fedcba")], Y)}, "test x has the columns of x in another order"),
         ({"x": FRAME, "test": (FRAME.rename(columns={"c": "g"}), Y)}, "test x has the column 'g', which is none of x"),
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
-        (
-            {"model": NotANumber(), "settings": "default"},
-            "NotANumber: predict_proba returned values that are not finite",
-        ),
+        ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
         ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
-        (
-            {"model": Odd(), "settings": "default"},
-            r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative",
-        ),
-        ({"model": Odd("negative"), "settings": "default"}, "Odd: predict_proba returned .* not negative and sum to 1"),
-        ({"model": Odd("logs"), "settings": "default"}, "Odd: predict_proba returned .* not negative and sum to 1"),
-        ({"model": Odd("one column"), "settings": "default"}, r"Odd: predict_proba returned \[\d+, 1\]: need a proba"),
+        ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
+        ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("logs")}, "Odd: predict_proba returned .* not negative and sum to 1"),
+        ({"model": Odd("one column")}, r"Odd: predict_proba returned \[\d+, 1\]: need a probability of each class"),
         (
             {"model": GaussianNB(), "validation": (X, Y)},
             "validation is for networks, and a GaussianNB .*: leave it out",
         ),
         ({"model": GaussianNB(), "flip": True}, "flip is for networks, and a GaussianNB is fitted"),
-        ({"model": GaussianNB()}, "settings is for networks, and a GaussianNB is fitted"),
+        ({"model": GaussianNB(), "settings": "quick"}, "settings is for networks, and a GaussianNB is fitted"),
         (
             {"model": "kernel", "validation": (X, Y)},
             "validation is for networks, and model=kernel has an exact code: leave it out",
         ),
-        ({"model": "empirical_ntk"}, "settings is for networks, and model=empirical_ntk has an exact code"),
+        (
+            {"model": "empirical_ntk", "settings": "quick"},
+            "settings is for networks, and model=empirical_ntk has an exact code",
+        ),
         ({"sizes": [1, 240]}, r"sizes=\[1, 240\]: one example cannot stop a training on none"),
         ({"model": GaussianNB(), "settings": "nonsense"}, "settings='nonsense': choose from"),
         ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
@@ -508,7 +511,8 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
     ],
 )
 def test_what_cannot_be_coded_is_refused_in_a_line(changes: dict[str, Any], message: str) -> None:
-    options = {"x": X, "y": Y, "model": "linear", **QUICK, **changes}
+    settings = {} if "model" in changes else {"settings": "quick"}
+    options = {"x": X, "y": Y, "model": "linear", "seeds": 2, "sizes": 3, **settings, **changes}
     with pytest.raises(ValueError, match=message) as refusal:
         codelength(options.pop("x"), options.pop("y"), options.pop("model"), **options)
     assert "\n" not in str(refusal.value)
