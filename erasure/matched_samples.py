@@ -104,7 +104,8 @@ def _order2(x: Tensor, z: Tensor, generator: torch.Generator) -> Examples:
 def _independent(x: Tensor, z: Tensor, generator: torch.Generator) -> Examples:
     drawn = torch.empty_like(x)
     for rows in _by_class(z).values():
-        order = torch.rand(len(rows), x.shape[1], generator=generator).argsort(0).to(x.device)
+        draws = torch.rand(len(rows), x.shape[1], dtype=torch.float32, generator=generator)
+        order = draws.argsort(0).to(x.device)
         drawn[rows] = x[rows].gather(0, order)
     return Examples(drawn, z)
 

@@ -1,8 +1,8 @@
-"""Modes of torch that a caller may have switched on, and that results must not depend on: autocast, inference mode."""
+"""Modes of torch that a caller may have switched on, and that results must not depend on."""
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -28,6 +28,22 @@ def without_autocast(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return exact
+
+
+@contextmanager
+def default_modes() -> Iterator[None]:
+    """Compute in torch's default modes: gradients on, float32, on the CPU, without autocast or inference mode."""
+    dtype = torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device_type in filter(torch.is_autocast_enabled, _DEVICE_TYPES):
+            stack.enter_context(torch.autocast(device_type, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        stack.callback(torch.set_default_dtype, dtype)
+        torch.set_default_dtype(torch.float32)
+        yield
 
 
 @contextmanager

@@ -136,9 +136,9 @@ def block_code(
     train, test = data["train"], data["test"]
     sizes = chunk_sizes(len(train), settings, num_classes) if sizes is None else sizes
     orders = permutations(seeds, len(train)).to(train.labels.device)
-    progress = TrainingProgress(sizes, training)
     parts: dict[int, SizeTrained] = {}
     indices = range(len(sizes) if len(test) else len(sizes) - 1)
+    progress = TrainingProgress(sizes[: len(indices)], training)
     for i in indices if settings.order == "smallest_first" else reversed(indices):
         n, after = sizes[i], sizes[min(i + 1, len(sizes) - 1)]
         fitted_n = n - settings.num_held_out(n)  # of a prefix of n examples; the others stop the training

@@ -17,6 +17,7 @@ from conf.check import check
 from conf.groups import preset
 from erasure.inputs import as_tensor, whole_numbers
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
@@ -190,6 +191,7 @@ class CodelengthDifference:
         return f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label ({about}){remark}"
 
 
+@default_modes()
 def codelength(
     x: Any,
     y: Any,
@@ -202,7 +204,7 @@ def codelength(
     test: Examples | None = None,
     code: Literal["blocks", "replay"] = "blocks",
     flip: bool = False,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     on_progress: OnProgress = ignored,
 ) -> Codelength:
     """Compute how many bits the labels y cost, given x: each part is predicted from all labels before it.
@@ -220,14 +222,15 @@ def codelength(
         seeds: number of seeds, or the seeds.
         sizes: number of training sizes, or the sizes, ascending, the last all examples; by default ten in geometric
             progression.
-        settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`.
+        settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`. Refused, like
+            `validation` and `flip`, where no network is trained.
         validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
-            needs nothing but x and y. A scikit-learn classifier takes none, as nothing stops it.
+            needs nothing but x and y. A scikit-learn classifier or a kernel takes none, as nothing stops it.
         test: examples (x, y) on which every trained model is scored as well.
         code: "blocks" trains a network for each size; "replay" trains one network, which codes a few labels and then
             learns them. Nothing stops it, so that it takes no validation examples.
         flip: whether images may be mirrored in the training of networks.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
@@ -239,32 +242,28 @@ def codelength(
         raise ValueError("code='replay' trains all along, and nothing stops it: leave out validation")
     parts, classes = splits_of(x, y, validation, test)
     (images, z), k, seeds = (parts["train"].images, parts["train"].labels), len(classes), require_seeds(seeds)
-    sizes, blocks = _sizes(sizes, len(z), k, "prefix" if validation is None else "given")
-    where = pick_device(device)
-    if code == "replay" and _is_classifier(model):
-        raise ValueError(f"code='replay' trains a network all along; model={type(model).__name__} takes code='blocks'")
-    if _is_classifier(model):
-        for name, passed in (("validation", validation is not None), ("flip", flip)):
-            if passed:
-                raise ValueError(
-                    f"{name} is for networks, and a {type(model).__name__} is fitted to whole prefixes: leave it out"
-                )
-        train_settings(settings, device)  # refuses what no network takes
+    where, trained, classifier = pick_device(device), train_settings(settings, device), _is_classifier(model)
+    built = None if classifier else predictor(model, x, images.shape[1:], k)
+    name = type(model).__name__ if built is None else name_of(model, built)
+    trains = built is not None and not isinstance(built, KernelModel)
+    if not trains:
+        what = f"a {name} is fitted to whole prefixes" if classifier else f"model={name} has an exact code"
+        if code == "replay":
+            raise ValueError(f"code='replay' trains a network all along, and {what}: leave it out")
+        options = {"validation": validation is not None, "flip": flip, "settings": settings != "default"}
+        for option in (option for option, passed in options.items() if passed):
+            raise ValueError(f"{option} is for networks, and {what}: leave it out")
+    stops_itself = trains and validation is None and code == "blocks"
+    sizes, blocks = _sizes(sizes, len(z), k, "prefix" if stops_itself else "given")
+    if built is None:
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
-        name = type(model).__name__
         bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
     else:
-        trained = train_settings(settings, device)
-        built = predictor(model, x, images.shape[1:], k)
-        name = name_of(model, built)
         data = on_device(parts, where, trained.crop_padding, flip=flip)
-        if isinstance(built, KernelModel) and code == "replay":
-            raise ValueError(f"code='replay' trains a network all along; model={name} has an exact code: leave it out")
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
-            stops_itself = validation is None and code == "blocks"
             instead = ", or pass validation=(x, y), which stops trainings in place of a tenth of each prefix"
             _warn_once_of_few(tuple(sizes), k, f"take more examples{instead if stops_itself else ''}")
             precision = getattr(torch, trained.precision)
@@ -283,7 +282,9 @@ def codelength(
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
     entropy, costs = label_entropy_bits(z), bits.double().numpy()
-    return Codelength(name, [*seeds], sizes, k, total_bits, z.numpy(), costs, entropy, curve)
+    coded_labels = Codelength(name, [*seeds], sizes, k, total_bits, z.numpy(), costs, entropy, curve)
+    on_progress(1.0, str(coded_labels))
+    return coded_labels
 
 
 def _sizes(

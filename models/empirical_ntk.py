@@ -68,7 +68,7 @@ class EmpiricalNtk(KernelModel):
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)
         some = x[:: math.ceil(len(x) / _AVERAGED)]
-        return replace(unscaled, size=float(unscaled.diagonal(some).mean()))
+        return replace(unscaled, size=float(unscaled.diagonal(some).mean()) or 1.0)  # images of zeros: no gradient
 
     def temporary_bytes(self, examples: int) -> float:
         """Return the memory of a group's Jacobian, twice, a batch of gradients, and slopes of the widest layer."""

@@ -19,7 +19,7 @@ class ScoreSummary(Part):
     median_nats: Number
     largest_nats: Number
     share_of_top_tenth: Number | None  # None where all are zero
-    mean_nats_by_class: list[Number]
+    mean_nats_by_class: list[Number | None]  # None where no example of the class is scored
     most_informative: list[Whole]
     least_informative: list[Whole]
 

@@ -18,6 +18,7 @@ from erasure import progress
 from erasure.dataset import LabelledImages
 from erasure.inputs import require_same_rows
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
 from models.kernel import KernelModel
@@ -47,6 +48,7 @@ _REFITTED = 16  # examples per stored block where the data are refitted without 
 _SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names by that of the effects of a block
 
 
+@default_modes()
 def unique_information(
     model: Any,
     x: Any,
@@ -62,7 +64,7 @@ def unique_information(
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
     memory_gib: float = 1.0,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     on_progress: progress.Show = lambda *_: None,
 ) -> pd.DataFrame:
     """Score how much each example tells a network that the others do not (Harutyunyan et al. 2021).
@@ -86,7 +88,7 @@ def unique_information(
             random readout. Other modules keep the readout that they draw.
         kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
         memory_gib: for intermediate results, besides the kernel; scores do not depend on it.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Returns:
@@ -118,6 +120,9 @@ def unique_information(
     network = predictor(model, x, images.shape[1:], outputs)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
+    for option, passed, kind in (("training", training, TrainingSettings), ("kernel", kernel, KernelSettings)):
+        if not isinstance(passed, kind | None):
+            raise ValueError(f"{option}={passed!r}: pass sample_info.settings.{kind.__name__}, or leave it out")
     options = preset("sample_info", "default")
     descent = {} if hasattr(network, "readout") else {"readout_gain": None}
     groups = {
@@ -160,6 +165,7 @@ def unique_information(
         columns["left_out_label"] = list(classes[columns["left_out_label"]])
         columns |= {name: [*values.numpy()] for name, values in scores.signed.items()}
         frames.append(pd.DataFrame({"seed": seed, "example": places, "label": labels, **columns}))
+    on_progress(1.0, f"{len(z):,} examples scored")
     return pd.concat(frames, ignore_index=True)
 
 

@@ -3,7 +3,7 @@
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ from train.settings import TrainSettings
 log = logging.getLogger(__name__)
 Examples = tuple[Any, Any]  # x and y
 
-_ROUNDED = 1e-11  # largest standard deviation, relative to the largest value, that is taken for float64 rounding
+_ROUNDED = 4 * torch.finfo(torch.float64).eps  # largest relative standard deviation that is taken for rounding
+_DOUBTFUL = 1e-11  # relative standard deviation below which values may differ by the rounding of their calculation
 _ARGUMENTS = {"train": "x", "validation": "validation x", "test": "test x", "held_out": "held_out"}  # in messages
 
 
@@ -93,7 +94,7 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
     """Return x as images [n, C, H, W]; vectors are images [n, d, 1, 1].
 
     Returns:
-        float64 where x has numbers that float32 may round (`InputScale` decides), else float32.
+        float64, int32 or int64 where x has numbers that float32 may round (`InputScale` decides), else float32.
 
     Raises:
         ValueError: another shape, or values that are not finite.
@@ -109,9 +110,8 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
     if values.is_complex():
         raise ValueError(f"{name} has type {values.dtype}: need real numbers")
     scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
-    images = values if values.is_floating_point() else values.double() / scale
-    if values.dtype not in (torch.float64, torch.int64, torch.int32, torch.uint32, torch.uint64):
-        images = images.float()
+    wide = values.dtype in (torch.float64, torch.int64, torch.int32)
+    images = values if wide else (values.double() / scale).float()
     finite = images.flatten(1).isfinite().all(1)
     if not finite.all():
         raise ValueError(f"{name} is not finite in row {int((~finite).nonzero()[0])}: remove or fill in such rows")
@@ -201,13 +201,17 @@ def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     return listed
 
 
-def train_settings(settings: TrainSettings | str, device: str) -> TrainSettings:
-    """Return training settings, their precision resolved."""
-    if isinstance(settings, str):
-        allowed = [name for name in choices("train") if name != "published"]
-        if settings not in allowed:
-            raise ValueError(f"settings={settings!r}: choose from {', '.join(allowed)}, or pass TrainSettings")
-        settings = check("train.", preset("train", settings), TrainSettings)
+def train_settings(settings: TrainSettings | str, device: str | torch.device) -> TrainSettings:
+    """Return training settings, checked, their precision resolved.
+
+    Raises:
+        ValueError: settings that are refused.
+    """
+    allowed = [name for name in choices("train") if name != "published"]
+    if not isinstance(settings, TrainSettings) and settings not in allowed:
+        raise ValueError(f"settings={settings!r}: choose from {', '.join(allowed)}, or pass TrainSettings")
+    options = preset("train", settings) if isinstance(settings, str) else asdict(settings)
+    settings = check("settings.", options, TrainSettings)
     if settings.protocol != "standard":
         raise ValueError(f"settings.protocol={settings.protocol}: only python -m mdl has it; leave it at standard")
     precision: Any = pick_precision(settings.precision, device)
@@ -226,7 +230,10 @@ def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classif
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
     if hasattr(model, "fit") and hasattr(model, "predict"):
-        raise ValueError(f"model={type(model).__name__}: pass a scikit-learn classifier that has predict_proba")
+        name = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise ValueError(
+            f"model={name}: no network; of classifiers, mdl.codelength alone takes instances that have predict_proba"
+        )
     if isinstance(model, nn.Module) or callable(model):
         return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
@@ -273,12 +280,18 @@ class InputScale:
         than a thousandth of their standard deviation, as in `erasure.zscore.require_precision`.
         """
         shift, unit = torch.zeros(images.shape[1]).double(), torch.ones(images.shape[1]).double()
-        if images.dtype == torch.float64:
+        if images.dtype != torch.float32:
             channels, single = images.transpose(0, 1).flatten(1), torch.finfo(torch.float32)
-            largest = channels.abs().amax(1)
-            relative = channels / largest.clamp(min=torch.finfo(torch.float64).tiny)[:, None]  # squares do not overflow
-            mean, std = relative.mean(1) * largest, relative.std(1) * largest
-            varies = std > _ROUNDED * largest
+            largest = channels.double().abs().amax(1)
+            if images.is_floating_point():
+                relative = channels / largest.clamp(min=torch.finfo(torch.float64).tiny)[:, None]  # no overflow
+                mean, std = relative.mean(1) * largest, relative.std(1) * largest
+                varies = std > _ROUNDED * largest
+            else:
+                first = channels[:, :1].double()
+                centred = _less(channels, first)
+                mean, std = (first[:, 0] + centred.mean(1)).round(), centred.std(1)
+                varies = std > 0
             too_large = largest > single.max / 2
             lost = too_large | (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
             shift = torch.where(lost & varies, mean, shift)
@@ -309,7 +322,16 @@ def _rounded(images: Tensor, shift: Tensor, unit: Tensor) -> Tensor:
     """Return (images - shift) / unit in float32, computed in float64."""
     if bool((shift == 0).all() and (unit == 1).all()):
         return images.float()
-    return ((images - shift[:, None, None]) / unit[:, None, None]).float()
+    return (_less(images, shift[:, None, None]) / unit[:, None, None]).float()
+
+
+def _less(values: Tensor, shift: Tensor) -> Tensor:
+    """Return values - shift in float64; exact for integers, which float64 does not hold beyond 2^53."""
+    if values.is_floating_point():
+        return values - shift
+    high = (shift / 2**32).floor()
+    low = shift - high * 2**32
+    return ((values.long() >> 32).double() - high) * 2**32 + ((values.long() & (2**32 - 1)).double() - low)
 
 
 def on_device(
@@ -320,7 +342,16 @@ def on_device(
     Raises:
         ValueError: as `InputScale.to_device`.
     """
-    scale = InputScale.of(parts["train"].images)
+    train = parts["train"].images
+    scale = InputScale.of(train)
+    doubtful = (scale.unit < _DOUBTFUL * scale.shift.abs()) & train.is_floating_point()
+    if doubtful.any():
+        i = int(doubtful.nonzero()[0])
+        log.warning(
+            "x: %d of %d columns vary by less than %g of their mean, e.g. column %d (mean %.3g, standard deviation "
+            "%.3g): they are standardised; leave out those that vary by rounding alone",
+            int(doubtful.sum()), len(doubtful), _DOUBTFUL, i, scale.shift[i], scale.unit[i],
+        )  # fmt: skip
     padding = round(crop_padding * max(parts["train"].images.shape[-2:]))
     augmented = {"padding": padding, "flip": flip}
     return {

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from erasure.threads import threads_for
+from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
 from harness.statistics import Spread, seeds_text
@@ -65,6 +66,7 @@ class Fitted:
     _scale: InputScale
     _example: Any  # the first of x, as it was given
 
+    @default_modes()
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
         """Return every member's probabilities of the classes, [S, n, k].
 
@@ -111,6 +113,7 @@ class Fitted:
         return ax
 
 
+@default_modes()
 def fit(
     x: Any,
     y: Any,
@@ -121,7 +124,7 @@ def fit(
     seeds: int | Sequence[int] = 5,
     settings: TrainSettings | str = "default",
     flip: bool = False,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     on_progress: Callable[[float, str], object] = lambda *_: None,
 ) -> Fitted:
     """Train a network from several seeds, each until its validation loss stops improving.
@@ -139,7 +142,7 @@ def fit(
         seeds: number of seeds, or the seeds.
         settings: a choice of `train=`, such as "quick", or `TrainSettings`.
         flip: whether images may be mirrored in training.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
@@ -174,7 +177,7 @@ def fit(
         )
         losses = _losses(fitted, data, subsets if validation is None else None, seeds)
     rows = [row for curve in fitted.curves for row in curve.rows(n)]
-    return Fitted(
+    result = Fitted(
         name,
         [*seeds],
         classes,
@@ -185,6 +188,8 @@ def fit(
         InputScale.of(images),
         x[:1],
     )
+    on_progress(1.0, str(result))
+    return result
 
 
 def _losses(fitted: Fit, data: dict[str, DeviceImages], subsets: Tensor | None, seeds: Sequence[int]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.qleace_truncated import shrunk
 from erasure.moments import ClassMoments
+from erasure.torch_modes import default_modes
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class PublishedGradientEraser(GradientEraser):
     def _unit(self) -> float:
         return 1.0  # the range is brought to 0..1
 
+    @default_modes()
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         if self.range is None:
             raise ValueError(

@@ -70,7 +70,7 @@ def _code(text: str) -> Code:
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Return the rows of each group that are of the code of its newest run."""
     newest = runs.sort_values("started", kind="stable").groupby(list(by))["code"].transform("last")
-    return runs[[code == of_group for code, of_group in zip(runs["code"], newest[runs.index], strict=True)]]
+    return runs[runs["code"] == newest[runs.index]]
 
 
 def control_beside(run: StoredRun) -> StoredRun | None:
@@ -127,7 +127,8 @@ def compare(
     Raises:
         ValueError: there is no such column of numbers, no run of the baseline, or several models of its name.
     """
-    numbers = [str(name) for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
+    numeric = [name for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
+    numbers = [str(name) for name in numeric if name != "seed"]
     if value not in numbers:
         raise ValueError(f"value={value!r} is no column of numbers: choose from {', '.join(numbers)}")
     if by not in _PAIRED_BY:
@@ -142,7 +143,11 @@ def compare(
     measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline
     if not is_baseline.any():
-        missing = "select runs with those of their pair_id" if by == "eraser" else "choose a model that they have"
+        missing = (
+            "select runs with those of their pair_id, or another value"
+            if by == "eraser"
+            else "choose a model that they have"
+        )
         raise ValueError(f"no run of {by}={baseline} here has {value}: {missing}")
     if (measured[is_baseline].groupby(equal)[group].nunique() > 1).any():
         raise ValueError(

@@ -88,7 +88,10 @@ def _summary_of(scores: Tensor, examples: Examples) -> ScoreSummary:
         median_nats=float(scores.median()),
         largest_nats=float(scores.max()),
         share_of_top_tenth=float(scores[order[:tenth]].sum()) / total if total else None,
-        mean_nats_by_class=[float(scores[labels == j].mean()) for j in range(len(examples.dataset.class_names))],
+        mean_nats_by_class=[
+            float(of_class.mean()) if len(of_class) else None
+            for of_class in (scores[labels == j] for j in range(len(examples.dataset.class_names)))
+        ],
         most_informative=examples.index[order[:10]].tolist(),
         least_informative=examples.index[order[-10:].flip(0)].tolist(),
     )

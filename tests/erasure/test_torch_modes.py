@@ -1,6 +1,7 @@
-"""Inside `torch.autocast` statistics, erasers and certificates are what they are outside."""
+"""Statistics, erasers and certificates do not depend on modes of torch: autocast, inference mode, default dtype."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from erasure import (
     Eraser,
     LeaceEraser,
     OracleLeaceEraser,
+    PublishedGradientEraser,
     QleaceEraser,
     RandomEditEraser,
     RandomEraser,
@@ -21,6 +23,7 @@ from erasure import (
     TruncatedQleaceEraser,
 )
 from erasure.certificate import certify
+from erasure.matched_samples import counterpart
 from erasure.transport import barycenter
 
 Z = torch.arange(120) % 3
@@ -32,15 +35,28 @@ X = BYTES.float() / 255
 OPTIONS: dict[type[Eraser], dict[str, Any]] = {
     AlfQleaceEraser: {"num_directions": 2},
     RandomEraser: {"num_directions": 2},
+    PublishedGradientEraser: {"max_iterations": 3},
 }
 KINDS = [LeaceEraser, OracleLeaceEraser, SplinceEraser, QleaceEraser, TruncatedQleaceEraser, RandomEditEraser, *OPTIONS]
 
 
-def same_with_autocast(compute: Callable[[], Any]) -> bool:
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def same_in_any_mode(compute: Callable[[], Any]) -> bool:
     outside = compute()
-    with torch.autocast("cpu", torch.bfloat16):
-        inside = compute()
-    return all(torch.equal(a, b) for a, b in zip(outside, inside, strict=True))
+    for mode in (torch.autocast("cpu", torch.bfloat16), torch.inference_mode(), float64_by_default()):
+        with mode:
+            inside = compute()
+        if not all(torch.equal(a, b) for a, b in zip(outside, inside, strict=True)):
+            return False
+    return True
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,7 +65,7 @@ def test_erasers_are_fitted_and_applied_in_their_own_precision(kind: type[Eraser
         eraser = kind.fit(X, Z, **OPTIONS.get(kind, {}))
         return [*eraser.state_dict().values(), eraser(X, Z), eraser.to(torch.float32)(X, Z)]
 
-    assert same_with_autocast(erased)
+    assert same_in_any_mode(erased)
 
 
 def test_moments_and_what_is_computed_from_them() -> None:
@@ -58,9 +74,10 @@ def test_moments_and_what_is_computed_from_them() -> None:
         pooled = ClassMoments(8, 3, pooled=True).update(X, Z)  # added to the sums when they are read
         return [exact.covariances, real.cross, pooled.total, QleaceEraser.from_moments(exact).maps]
 
-    assert same_with_autocast(moments)
+    assert same_in_any_mode(moments)
+    assert same_in_any_mode(lambda: counterpart("independent", X, Z))
     covariances = ClassMoments.fit(X, Z).covariances
-    assert same_with_autocast(lambda: [barycenter(covariances).covariance])
-    assert same_with_autocast(
-        lambda: list(map(torch.tensor, certify(X, X + 0.01, Z, ClassMoments.fit(X, Z)).numbers().values()))
+    assert same_in_any_mode(lambda: [barycenter(covariances).covariance])
+    assert same_in_any_mode(
+        lambda: [torch.tensor([*certify(X, X + 0.01, Z, ClassMoments.fit(X, Z)).numbers().values()]).float()]
     )

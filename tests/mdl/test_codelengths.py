@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,9 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
+from conf.check import check
 from conf.compose import composed
+from conf.groups import preset
 from conf.schema import validate
 from erasure import LeaceEraser
 from harness.experiment import Experiment, split_positions
@@ -30,7 +33,11 @@ from mdl.__main__ import COMMAND
 from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from models.polynomial import PolynomialClassifier
+from sample_info import unique_information
+from sample_info.settings import TrainingSettings
+from train import fit
 from train.randomness import permutation
+from train.settings import TrainSettings
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((240, 6))
@@ -38,6 +45,7 @@ Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(240) > 0, "right", "left")  # o
 XOR = (X[:, 1] * X[:, 2] > 0).astype(np.int64)  # told by no linear function
 FRAME = pd.DataFrame(X, columns=list("abcdef"))
 QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2, "sizes": 3}
+STEPS = TrainingSettings(learning_rate=5e-4, steps=50, readout_gain=1.0)
 
 
 def in_file(folder: Path) -> list[str]:
@@ -54,18 +62,18 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
     """Without validation examples the code is "replay", whose training nothing stops."""
     words = [*in_file(tmp_path), "eraser=control", f"model={model}", f"runs_dir={tmp_path}/runs", "seeds=[3,5]"]
     trained = ["train=quick", f"mdl.validation={validation}"] if model == "mlp" else []
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"settings": "quick"} if model == "mlp" else {}
     if validation == "none":
-        trained, options = ["train=quick", "mdl.code=replay"], {"code": "replay"}
+        trained, options["code"] = ["train=quick", "mdl.code=replay"], "replay"
     config = composed("mdl", [*words, *trained, "mdl.num_chunks=3"], MdlConfig)
     result, experiment = COMMAND.carry_out(config), Experiment.from_config("mdl", config)
     assert isinstance(result, MdlResult)
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
-    if validation in ("prefix", "none"):
+    if validation in ("prefix", "none") or model == "kernel":
         del parts["validation"]
-    code = codelength(x, y, model, seeds=[3, 5], sizes=3, settings="quick", **parts, **options)
+    code = codelength(x, y, model, seeds=[3, 5], sizes=3, **parts, **options)
     assert code.total_bits == result.mdl.total_bits
     tested = [point.ce_test_bits for point in result.curve]
     assert [list(losses) for _, losses in code.curve.groupby("n")["test_loss_bits"]] == tested
@@ -114,7 +122,9 @@ def plain_loop(x: NDArray, y: NDArray, probe: LogisticRegression, sizes: list[in
 
 def test_a_classifier_of_scikit_learn_costs_what_a_plain_loop_says() -> None:
     sizes = [20, 60, 120, 240]
-    code = codelength(X, Y, LogisticRegression(), seeds=3, sizes=sizes)
+    done: list[float] = []
+    code = codelength(X, Y, LogisticRegression(), seeds=3, sizes=sizes, on_progress=lambda share, _: done.append(share))
+    assert done[-1] == 1
     plain = [plain_loop(X, Y, LogisticRegression(), sizes, seed) for seed in range(3)]
     assert code.bits_per_label == pytest.approx(plain, abs=1e-9)
     frame = codelength(
@@ -157,7 +167,7 @@ def test_a_network_costs_what_a_plain_torch_loop_says_within_its_seeds() -> None
 
 
 def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear_label() -> None:
-    linear, kernel = codelength(X, XOR, "linear", **QUICK), codelength(X, XOR, "kernel", **QUICK)
+    linear, kernel = codelength(X, XOR, "linear", **QUICK), codelength(X, XOR, "kernel", seeds=2, sizes=3)
     assert min(linear.bits_per_label) > 0.98
     assert max(kernel.bits_per_label) < 0.8
     z = (Y == "right").astype(int)
@@ -176,31 +186,67 @@ def test_xor_is_told_by_a_kernel_and_by_no_linear_probe_and_leace_takes_a_linear
 
 @pytest.mark.parametrize("model", ["kernel", "empirical_ntk", "linear"])
 def test_test_examples_change_no_label_of_the_code(model: str) -> None:
-    alone = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60])
-    tested = codelength(X[:60], Y[:60], model, settings="quick", seeds=1, sizes=[10, 30, 60], test=(X[60:90], Y[60:90]))
+    options: dict[str, Any] = {"seeds": 1, "sizes": [1, 30, 60]}  # nothing stops a kernel
+    if model == "linear":
+        options |= {"settings": "quick", "sizes": [10, 30, 60]}
+    else:  # constant examples say nothing
+        assert codelength(np.ones((60, 6)), Y[:60], model, **options).total_bits == pytest.approx([60])
+    alone = codelength(X[:60], Y[:60], model, **options)
+    tested = codelength(X[:60], Y[:60], model, **options, test=(X[60:90], Y[60:90]))
     np.testing.assert_allclose(alone.label_bits, tested.label_bits, rtol=1e-6)
     assert "test_loss_bits" in tested.curve
     assert "test_loss_bits" not in alone.curve
 
 
-MOVED = [X + 1e8, X * 1e-50, X * 1e200 - 1e200, (1e9 * (1.7e9 + 100 * X)).astype(np.int64)]
+MOVED = [X + 1e8, X + 1e12, X * 1e-50, X * 1e200 - 1e200, 2**62 + (1000 * X).astype(np.int64)]
 
 
-@pytest.mark.parametrize(("model", "moved"), [*(("kernel", x) for x in MOVED), ("linear", MOVED[0])])
-def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(model: str, moved: NDArray) -> None:
-    """A column that float32 holds, and one that is constant, stay beside them."""
-    beside = np.c_[X[:, :1], np.full(240, 1e40)]
+@pytest.mark.parametrize("moved", MOVED)
+def test_numbers_that_float32_cannot_hold_cost_what_they_cost_standardised(moved: NDArray, caplog) -> None:
+    """Beside floats stay a column that float32 holds, and one that is constant but for its rounding."""
+    constant = 1e40 * (1 + np.finfo(float).eps * (np.arange(240) % 7 % 2))
 
-    def losses(x: NDArray) -> NDArray:
-        x = np.c_[x, beside]
-        curve = codelength(x[:160], Y[:160], model, test=(x[160:], Y[160:]), **{**QUICK, "seeds": 1}).curve
+    def losses(x: NDArray, constant: NDArray) -> NDArray:
+        x = np.c_[x, X[:, :1], constant] if moved.dtype == float else x
+        curve = codelength(x[:160], Y[:160], "kernel", test=(x[160:], Y[160:]), seeds=1, sizes=3).curve
         return curve[["loss_bits", "test_loss_bits"]].to_numpy()
 
     centred = (moved - moved[0]).astype(float)
-    np.testing.assert_allclose(losses(moved), losses(centred / np.abs(centred).max(0)), rtol=1e-3)
+    right = losses(centred / np.abs(centred).max(0), np.zeros(240))
+    np.testing.assert_allclose(losses(moved, constant), right, rtol=1e-3)
+    doubtful = (
+        "x: 6 of 8 columns vary by less than 1e-11 of their mean, e.g. column 0 (mean 1e+12, standard deviation 0.9"
+    )
+    assert (doubtful in caplog.text) == ("rounding alone" in caplog.text) == (moved is MOVED[1])
     far = np.where(np.arange(240)[:, None] == 3, 1e300, X)
     with pytest.raises(ValueError, match="test x exceeds float32 in row 3, on the scale of the training examples"):
-        codelength(X, Y, model, test=(far, Y), **QUICK)
+        codelength(X, Y, "kernel", test=(far, Y), seeds=1, sizes=3)
+
+
+def test_modes_of_torch_change_no_number() -> None:
+    training = replace(check("", preset("train", "quick"), TrainSettings), max_epochs=3)
+    quick: dict[str, Any] = {"seeds": 1, "settings": training}
+    (x, y), small = (X[:60], Y[:60]), {"name": "mlp", "width": 8}
+    fitted = fit(x, y, small, **quick)
+
+    def numbers() -> list[Any]:
+        again = fit(x, y, lambda: nn.Linear(6, 2), **quick)
+        codes = [codelength(x, y, small, sizes=[12, 60], code=code, **quick) for code in ("blocks", "replay")]
+        codes.append(codelength(x, y, "empirical_ntk", sizes=[12, 60], seeds=1))
+        scores = unique_information(small, x, y, X[60:65], error_estimate=True, training=STEPS)
+        tables = (fitted.predict_proba(X), again.losses, scores.select_dtypes("number"))
+        return [code.total_bits for code in codes] + [np.asarray(table).tolist() for table in tables]
+
+    right = numbers()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.device("meta"):
+            assert numbers() == right
+            assert torch.is_inference_mode_enabled()
+            assert torch.is_autocast_enabled("cpu")
+            assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def in_objects(values: list[Any]) -> NDArray:
@@ -388,7 +434,8 @@ FROZEN[0].requires_grad_(False)
         (OwnParameter(), r"no reset_parameters\(\): pass a function"),
         (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
         (lambda: 3, "returned a int"),
-        (SVC(), "SVC: pass a scikit-learn classifier that has predict_proba"),
+        (SVC(), "SVC: no network; of classifiers, .* alone takes instances that have predict_proba"),
+        (LogisticRegression, "LogisticRegression: no network; of classifiers, .* alone takes instances"),
         (nn.Linear, "cannot be called without arguments"),
         (lambda: nn.LazyLinear(2), "weight has no shape before the first examples"),
         (PolynomialClassifier, r"makes a models.classifier.Classifier: pass that"),
@@ -431,6 +478,16 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
             "validation is for networks, and a GaussianNB .*: leave it out",
         ),
         ({"model": GaussianNB(), "flip": True}, "flip is for networks, and a GaussianNB is fitted"),
+        ({"model": GaussianNB(), "settings": "quick"}, "settings is for networks, and a GaussianNB is fitted"),
+        (
+            {"model": "kernel", "validation": (X, Y)},
+            "validation is for networks, and model=kernel has an exact code: leave it out",
+        ),
+        (
+            {"model": "empirical_ntk", "settings": "quick"},
+            "settings is for networks, and model=empirical_ntk has an exact code",
+        ),
+        ({"sizes": [1, 240]}, r"sizes=\[1, 240\]: one example cannot stop a training on none"),
         ({"model": GaussianNB(), "settings": "nonsense"}, "settings='nonsense': choose from"),
         ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
         ({"seeds": 2.0}, "seeds=2.0"),
@@ -454,7 +511,8 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
     ],
 )
 def test_what_cannot_be_coded_is_refused_in_a_line(changes: dict[str, Any], message: str) -> None:
-    options = {"x": X, "y": Y, "model": "linear", **QUICK, **changes}
+    settings = {} if "model" in changes else {"settings": "quick"}
+    options = {"x": X, "y": Y, "model": "linear", "seeds": 2, "sizes": 3, **settings, **changes}
     with pytest.raises(ValueError, match=message) as refusal:
         codelength(options.pop("x"), options.pop("y"), options.pop("model"), **options)
     assert "\n" not in str(refusal.value)
@@ -480,10 +538,10 @@ def test_remedies_that_messages_name_work() -> None:
     classifier = GaussianNB()
     for n, few in ((60, "pass at most 6 sizes, or "), (15, "pass ")):
         with pytest.raises(
-            ValueError, match=rf"sizes=10: need 100 .* there are {n}: {few}a list such as sizes=\[2, {n}\]"
+            ValueError, match=rf"sizes=10: need 100 .* there are {n}: {few}a list such as sizes=\[1, {n}\]"
         ):
             codelength(X[:n], Y[:n], classifier)
-        assert [*codelength(X[:n], Y[:n], classifier, sizes=[2, n]).sizes] == [2, n]
+        assert [*codelength(X[:n], Y[:n], classifier, sizes=[1, n]).sizes] == [1, n]
     assert len(codelength(X[:60], Y[:60], classifier, sizes=6).sizes) == 6
     renamed = FRAME.rename(columns={"c": "g"})
     codelength(FRAME, Y, classifier, sizes=3, test=(renamed.rename(columns={"g": "c"}), Y))
@@ -516,7 +574,8 @@ def test_a_codelength_says_and_draws_what_it_is() -> None:
     done: list[float] = []
     code = codelength(X, Y, "linear", **QUICK, on_progress=lambda share, _: done.append(share))
     assert done == sorted(done)
-    assert 0 < done[-1] <= 1
+    assert done[-1] == 1
+    assert done[-2] > 0.8  # not the two of three sizes that are trained
     mean = np.mean(code.bits_per_label)
     assert str(code).startswith(f"{mean:.3f} ± {np.std(code.bits_per_label, ddof=1):.3f} bits per label (uniform 1.000")
     assert f"compression {1 / mean:.2f}), 2 seeds" in str(code)

@@ -1,5 +1,6 @@
 """Training in Python: the command's losses, predictions in the user's own terms, refusals."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,25 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from conf.check import check
 from conf.compose import composed
+from conf.groups import preset
 from harness.experiment import Experiment, split_positions
 from harness.loss_curves import read_loss_curves
 from train import Fitted, fit
 from train.__main__ import COMMAND
 from train.randomness import permutation
 from train.result import TrainResult
-from train.settings import TrainConfig
+from train.settings import TrainConfig, TrainSettings
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((240, 6)) * [1, 2, 3, 4, 5, 6] + 7
 Y = np.where(X[:, 0] - 7 + 0.3 * RNG.standard_normal(240) > 0, "right", "left")
 QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2}
+PRESET = check("", preset("train", "quick"), TrainSettings)
 
 
 def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
@@ -98,7 +103,8 @@ def test_the_last_tenth_stops_trainings_and_is_not_learnt() -> None:
 
 def test_images_may_be_mirrored_and_one_seed_is_drawn() -> None:
     images = RNG.integers(0, 255, (60, 1, 6, 6), dtype=np.uint8)
-    fitted = fit(images, np.arange(60) % 3, {"name": "mlp", "width": 8}, flip=True, settings="quick", seeds=[4])
+    options: dict[str, Any] = {"flip": True, "settings": PRESET, "seeds": [4], "device": torch.device("cpu")}
+    fitted = fit(images, np.arange(60) % 3, {"name": "mlp", "width": 8}, **options)
     mpl.use("agg")
     (line,) = fitted.plot(Figure().subplots(), color="black").lines
     assert np.asarray(line.get_xdata()).tolist() == fitted.curve["epoch"].tolist()
@@ -112,7 +118,7 @@ def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_prediction() -> N
 
     right = predicted(X)
     assert (right[0].argmax(1) == (Y[200:] == "right")).mean() > 0.8
-    for moved in (X + 1e8, X * 1e-50):
+    for moved in (X + 1e12, X * 1e-50):
         np.testing.assert_allclose(predicted(moved), right, atol=1e-3)
 
 
@@ -121,7 +127,12 @@ def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_prediction() -> N
     [
         ({"model": "kernel"}, "model=kernel: has no weights"),
         ({"model": "nothing"}, "model='nothing': choose from"),
+        ({"model": LogisticRegression()}, "LogisticRegression: no network; of classifiers, mdl.codelength alone"),
         ({"settings": "published"}, "settings='published': choose from"),
+        ({"settings": {"lr": 0.1}}, "settings={'lr': 0.1}: choose from .*, or pass TrainSettings"),
+        ({"settings": replace(PRESET, lr=-0.005)}, "settings.lr=-0.005: must be a positive number"),
+        ({"settings": replace(PRESET, precision="float64")}, "settings.precision=float64: must be 'auto'"),  # pyright: ignore
+        ({"device": None}, "device=None: not a device; choose auto"),
         ({"seeds": 0}, "seeds=0: need a number of seeds"),
         ({"test": X}, r"test: pass a pair \(x, y\)"),
     ],

@@ -109,6 +109,8 @@ def test_of_two_runs_of_one_seed_the_later_counts() -> None:
 def test_a_column_that_is_no_number_is_refused_with_the_choice() -> None:
     with pytest.raises(ValueError, match=r"value='setting' is no column of numbers: choose from .*bits_per_label"):
         compare(frame(), "setting")
+    with pytest.raises(ValueError, match="value='seed' is no column of numbers: choose from started, bits_per_label"):
+        compare(frame(), "seed")
 
 
 def test_runs_without_their_baseline_are_refused() -> None:
@@ -116,6 +118,9 @@ def test_runs_without_their_baseline_are_refused() -> None:
         ValueError, match="no run of eraser=control here has bits_per_label: select runs with those of their pair_id"
     ):
         compare(frame()[frame()["eraser"] == "leace"])
+    for none_left in (frame()[:0], frame(bits_per_label=[np.nan] * 6)):
+        with pytest.raises(ValueError, match="no run of eraser=control here has bits_per_label"):
+            compare(none_left)
 
 
 def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
