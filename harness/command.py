@@ -69,8 +69,8 @@ class Command:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
-        load: loads an experiment's data, and returns it with the function that computes the command's part of the
-            result from it. It imports its modules when called, because a finished run needs none of them.
+        load: loads an experiment's data, and returns it with the function that computes the result from it. It imports
+            its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
         summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
             directory for files.

@@ -124,14 +124,20 @@ def sharp_drop(
     return best
 
 
-def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] | Array]]) -> SharpDrops:
-    """Return `sharp_drop` of every seed's epochs and validation losses."""
-    drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
+def sharp_drops(rows: Iterable[CurveRow]) -> SharpDrops:
+    """Return `sharp_drop` of every seed's validation losses at one training size."""
+    by_seed: dict[int, list[CurveRow]] = {}
+    for row in rows:
+        by_seed.setdefault(row.seed, []).append(row)
+    drops = [
+        sharp_drop([row.epoch for row in of_seed], [row.validation_loss_bits for row in of_seed])
+        for of_seed in by_seed.values()
+    ]
     falls, began = [bits for bits, _ in drops], [epoch for _, epoch in drops]
     return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, bits=falls, epoch=began)
 
 
-def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
+def endings(curves: Sequence[MemberCurve]) -> dict[str, Any]:
     """Return the fields of `Endings`, an entry per member."""
     plateaus = [curve.plateau_epochs for curve in curves]
     return {

@@ -1,18 +1,19 @@
 """The block-wise code as a run of `python -m mdl`, whose steps are training sizes."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from erasure.progress import Display
 from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Timing
 from harness.run_directory import Run
 from mdl.block_code import OnFinal, SizeTrained, block_code
-from mdl.coded_result import log_point, log_summary
-from mdl.result import Coded
+from mdl.coded_result import log_point, log_totals, result_of_curve
+from mdl.result import MdlResult
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes, warn_of_few
 from train import prepared_training
@@ -36,8 +37,8 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     return prepared_training.load(experiment)
 
 
-def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
-    """Code the labels of the training split, and store what each cost; the command's fields of the result.
+def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:
+    """Code the labels of the training split, and store what each cost; return the result.
 
     Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
     """
@@ -47,9 +48,9 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
 
     def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
-        part = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
-        log_point(logger, part.point)
-        return part
+        trained = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
+        log_point(logger, trained.point)
+        return trained
 
     with Display(run.id) as display:
         coded = block_code(
@@ -65,12 +66,16 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
             on_progress=display.update,
             on_final=_saving(prepared, run),
         )
-    run.save_curves(row for part in coded.parts for row in part.losses)
+    run.save_curves(row for size in coded.trained for row in size.losses)
     save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, *coded.label_bits()))
-    log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
-    result = coded.result()
-    log_summary(logger, result)
-    return replace(result, timing=Timing(stacking=asdict(prepared.stacking)))
+    last = coded.trained[-1].losses  # of the whole dataset
+    log_loss_curves(logger, last)
+    curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
+    result = result_of_curve(
+        prepared, curve, coded.sizes, coded.total_bits, sharp_drop=sharp_drops(last), timing=timing
+    )
+    log_totals(logger, result)
+    return result
 
 
 def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:

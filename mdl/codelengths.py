@@ -278,7 +278,7 @@ def codelength(
                 else:
                     coded = block_code(ensemble, data, k, seeds, trained, blocks, **options)
                     bits, total_bits = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits
-                    curve = _curve_of(seeds, [part.point for part in coded.parts])
+                    curve = _curve_of(seeds, [size.point for size in coded.trained])
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
     entropy, costs = label_entropy_bits(z), bits.double().numpy()

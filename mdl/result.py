@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.result import LONGEST_ERROR, TrainedResult
-from harness.result_fields import Bits, Endings, Number, Part, Share, Trained, Whole
+from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
 
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
@@ -61,12 +61,18 @@ class CodelengthBits(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coded(Trained):
-    """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
+class MdlResult(TrainedResult):
+    """A result of `python -m mdl`.
+
+    Attributes:
+        power_law: a · n^-b + c of each seed; None where none fits.
+        label_entropy_bits: that of the training labels, which older results lack.
+    """
 
     mdl: CodelengthBits
     curve: list[Point]
     power_law: list[dict[str, Number] | None]
+    label_entropy_bits: Bits | None = None
 
     @property
     def trainings(self) -> Sequence[Endings]:
@@ -79,13 +85,6 @@ class Coded(Trained):
     @property
     def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
         return [(point.n, point.ce_test_bits) for point in self.curve]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MdlResult(TrainedResult, Coded):
-    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
-
-    label_entropy_bits: Bits | None = None
 
     @property
     def sizes(self) -> list[int]:

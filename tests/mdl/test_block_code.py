@@ -1,7 +1,6 @@
 """Codelengths by networks trained at growing sizes: sums in bits, power laws, resuming, a full disk."""
 
 import errno
-import itertools
 import json
 import math
 from pathlib import Path
@@ -15,14 +14,10 @@ from conf.compose import composed
 from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
-from harness.loss_curves import CurveRow
-from harness.result_fields import Final
 from harness.run_directory import Run
 from mdl import block_code, block_code_run
 from mdl.__main__ import COMMAND as MDL
-from mdl.block_code import BlockCode, SizeTrained
 from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import Point
 from mdl.settings import MdlConfig
 from train.checkpoint import Checkpoints
 from train.epoch_trainer import Fit
@@ -130,37 +125,6 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
     assert len(list(directory.glob("checkpoint-*"))) in (1, 2)
     assert command(MDL, *SMALL, "runs_dir=full").code == 0
     assert numbers("full") == numbers("undisturbed")
-
-
-def test_a_summary_is_that_of_its_parts() -> None:
-    """Two seeds whose losses on the next chunk are power laws; training and test losses are others."""
-    sizes, seeds, k = [10, 30, 70, 150, 310, 630], [4, 7], 8
-    laws = {4: (6.0, 0.5), 7: (3.0, 0.25)}
-    test_bits = {4: [2.9, 2.5, 2.2, 1.9, 1.4, 0.9], 7: [3.0, 2.9, 2.8, 2.7, 2.6, 2.5]}
-    validation = [3.0, 2.9, 1.5, 1.4]
-    parts = []
-    for i, n in enumerate(sizes):
-        following = [a * n**-b for a, b in laws.values()] if i < len(sizes) - 1 else None
-        tested = [test_bits[seed][i] for seed in seeds]
-        point = Point(n=n, ce_next_bits=following, ce_test_bits=tested, ce_train_bits=[0.01, 0.02],
-                      test_accuracy=[0.8, 0.7], epochs=[3, 3])  # fmt: skip
-        rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
-                for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
-        parts.append(SizeTrained(point, rows))
-    summary = BlockCode(seeds, sizes, torch.stack([permutation(seed, 630) for seed in seeds]), k, parts).result()
-    for s, (a, b) in enumerate(laws.values()):
-        code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
-        assert summary.mdl.total_bits[s] == pytest.approx(code)
-        assert summary.mdl.bits_per_sample[s] == pytest.approx(code / 630)
-        published = sum(n * bits for n, bits in zip(sizes[1:], test_bits[seeds[s]][:-1], strict=True)) / 630
-        assert summary.mdl.published[s] == pytest.approx(published)
-        law = summary.power_law[s]
-        assert law is not None
-        assert (law["a"], law["b"]) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
-    assert summary.final == Final(loss_bits=[0.9, 2.5], accuracy=[0.8, 0.7], train_loss_bits=[0.01, 0.02])
-    assert summary.sharp_drop is not None
-    assert summary.sharp_drop.bits == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
-    assert summary.sharp_drop.epoch == [0, 1]
 
 
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
