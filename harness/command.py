@@ -34,7 +34,7 @@ from conf.commands import COMMANDS, config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
 from conf.display_names import display
 from conf.error_messages import explain
-from conf.groups import CONF, choices, look_in
+from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
@@ -169,7 +169,6 @@ def main(command: Command) -> None:
     require_current_folder()
     let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
-    look_in(sys.argv[1:])
     show_log(logging.INFO)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):

@@ -19,7 +19,7 @@ from pathlib import Path
 from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.commands import config_of
-from conf.groups import look_in, user_folders
+from conf.groups import user_folders, without_config_dir
 from conf.terminal import printable, show_log
 from erasure.store.regular_files import DamagedFileError
 from harness.device_and_precision import pick_device
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _options(words)
-    command, overrides = _of_command(look_in(overrides))
+    command, overrides = _of_command(without_config_dir(overrides)[0])
     show_log(logging.WARNING)
     return exit_code(functools.partial(_status, options, command, overrides), command, overrides)
 
