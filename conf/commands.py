@@ -57,8 +57,3 @@ def result_type(command: str) -> Any:
 def report_module(command: str) -> Any:
     """Return the module with a command's tables and figures of reports, e.g. `mdl.codelength_report` for "mdl"."""
     return importlib.import_module(COMMANDS[command].report)
-
-
-def command_of_run(run_id: str) -> str:
-    """Return the command in a run's id, which begins with it, and which may be anybody's: it may be no command."""
-    return run_id.partition("-")[0]

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import logging
-import re
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -38,6 +37,7 @@ from harness.interruption import interruptible
 from harness.logger import Logger, example_row
 from harness.result import Result, as_json
 from harness.run_directory import RESULTS_VERSION, Run
+from harness.run_ids import run_id
 from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.any_module import AnyModule
@@ -329,14 +329,6 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
             target.path,
         )
     return model.to(experiment.device)
-
-
-def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
-    """Return a run's id: readable names, a digest of what describes it, and one of its code."""
-    names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
-    # "verb" is the command: an old key, kept because it is hashed into every run id
-    asked = fingerprint({"verb": command, **described}, length=10)
-    return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
 
 
 @contextlib.contextmanager

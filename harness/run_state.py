@@ -14,6 +14,7 @@ from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.lease_holder import file_system_time, heartbeat
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step, seconds_spent
+from harness.run_ids import kind_of
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
@@ -81,12 +82,6 @@ def mean_seconds(runs: Mapping[str, State]) -> dict[str, float]:
         if state.name == "finished":
             took.setdefault(kind_of(name), []).append(state.seconds)
     return {kind: mean(seconds) for kind, seconds in took.items()}
-
-
-def kind_of(run: str) -> str:
-    """Return command, dataset and model in a run's name: runs that share them take similar times."""
-    command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
-    return f"{command} {dataset} {model}"
 
 
 def expected_time(runs: Sequence[Path]) -> str:

@@ -12,11 +12,11 @@ from PIL import Image
 
 from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
-from harness.experiment import run_id
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import Result, as_json, result_of
 from harness.results.read import StoredRun
 from harness.run_directory import Run
+from harness.run_ids import run_id
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.result import published_units
 from train.result import TrainResult

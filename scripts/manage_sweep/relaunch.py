@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
-from conf.commands import command_of_run, config_of
+from conf.commands import config_of
 from conf.compose import composed, override_value, unchecked
 from conf.error_messages import explain
 from conf.groups import choices, preset, user_folders
@@ -18,6 +18,7 @@ from conf.schema import TARGETS, ConfigError, validate
 from conf.target_class import require_listed
 from conf.terminal import printable
 from harness.command import Command
+from harness.run_ids import command_of
 from harness.untrusted_runs import read_config
 from scripts.commands import command_named
 from scripts.manage_sweep.status import SweepRun
@@ -31,7 +32,7 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     Raises:
         ValueError: not a run's name; or no overrides are known and the configuration is not valid.
     """
-    command = command_of_run(run.directory.name)
+    command = command_of(run.directory.name)
     try:
         known = command_named(command)
         overrides = _overrides(known, run.directory) if run.overrides is None else run.overrides

@@ -16,9 +16,9 @@ from conf.terminal import printable
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
 from harness.command import Command
-from harness.run_state import UNFINISHED, Name, State, kind_of, mean_seconds, state_of
+from harness.run_ids import RUN_ID, kind_of
+from harness.run_state import UNFINISHED, Name, State, mean_seconds, state_of
 from harness.sweep_files import Sweep
-from harness.untrusted_runs import RUN_ID
 
 _SHOWN = 50  # lines per state
 

@@ -11,8 +11,9 @@ from conf.commands import COMMANDS, Members
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
-from harness.experiment import Experiment, network, run_id
+from harness.experiment import Experiment, network
 from harness.run_directory import Run
+from harness.run_ids import run_id
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
