@@ -136,7 +136,7 @@ class ProbeConfig(TrainingConfig):
 def test_options_of_a_command_s_own_section_tell_its_runs_apart_if_it_trains_as_others_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(COMMANDS, "probe", Members(f"{__name__}.ProbeConfig", "", "", ""))
+    monkeypatch.setitem(COMMANDS, "probe", Members(f"{__name__}.ProbeConfig", "", ""))
     trained = composed("train", ["eraser=control"], TrainConfig)
     shared = {field.name: getattr(trained, field.name) for field in fields(TrainingConfig)}
     weak, strong, again = (

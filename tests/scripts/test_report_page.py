@@ -100,16 +100,16 @@ def test_search_shows_rows_and_sections_in_which_every_word_begins_one(browser) 
     def shown() -> set[str]:
         headings = browser.find_elements("css selector", "section h2")
         texts = {heading.text for heading in headings if heading.is_displayed()}
-        commands = ("codelengths", "training", "sample_info")
+        commands = ("mdl:", "train:", "sample_info")
         return {command for command in commands if any(command in text for text in texts)}
 
-    assert shown() == {"codelengths", "training"}  # sample_info has no depth
+    assert shown() == {"mdl:", "train:"}  # sample_info has no depth
     search(browser, "random")  # has not finished
     assert {*column(browser, "eraser")} == {"random"}
     search(browser, "sample_info summaries leace")
     assert shown() == {"sample_info"}
     search(browser, "")
-    assert shown() == {"codelengths", "training", "sample_info"}
+    assert shown() == {"mdl:", "train:", "sample_info"}
 
 
 def test_a_row_shows_certificate_and_configuration_on_demand(browser) -> None:

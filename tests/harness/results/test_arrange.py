@@ -131,14 +131,15 @@ def test_headings_are_written_as_people_write_them() -> None:
     assert heading(**quick) == "Digits, quick"
     assert heading(train=keys("train", "default")) == "Digits"
     (coded,) = arrange([coding(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default"))])
-    assert coded.names.heading == "CIFAR-10, quick training"
+    assert coded.names.heading == "CIFAR-10, train=quick"
     assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
 
 
-def test_equal_headings_have_the_options_that_tell_them_apart() -> None:
+def test_tables_of_one_heading_have_their_titles_instead() -> None:
     grids = arrange(stored([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)]))
-    headings = sorted(grid.names.heading for grid in grids)
-    assert headings == ["Digits, quick: training (lr=0.25)", "Digits, quick: training (lr=0.5)"]
+    assert [grid.names.heading for grid in grids] == [
+        f"train: digits, train=quick, train.lr={lr}" for lr in (0.25, 0.5)
+    ]
 
 
 def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
