@@ -17,7 +17,6 @@ from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step, seconds_
 from harness.run_ids import kind_of
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
-UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
 _MOST_READ = 20  # finished runs of a kind that an estimate reads; thousands would delay a launch
