@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from erasure.progress import Display
-from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import sharp_drops
@@ -67,7 +67,7 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
             on_final=_saving(prepared, run),
         )
     run.save_curves(row for size in coded.trained for row in size.losses)
-    save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, *coded.label_bits()))
+    save_coded_bits(run, prepared.experiment, coded.orders, *coded.label_bits())
     last = coded.trained[-1].losses  # of the whole dataset
     log_loss_curves(logger, last)
     curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))

@@ -16,7 +16,7 @@ from torch import Tensor
 from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
-from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
@@ -265,7 +265,7 @@ def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> MdlResult
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, sizes[-1]) for seed in prepared.seeds])
     known = torch.arange(sizes[-1], dtype=torch.int32).expand_as(orders)
-    save_coded_bits(run, bits_by_example(prepared.experiment, orders, bits, known))
+    save_coded_bits(run, prepared.experiment, orders, bits, known)
     save_test_bits(run, prepared.seeds, torch.tensor([one.test_bits for one in coded]))
     return logged(result_of_curve(prepared, curve_of(sizes, coded), sizes, bits.sum(1).tolist()), logger)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Timing
 from harness.run_directory import Run
@@ -52,7 +52,7 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> M
         )
     starts = torch.tensor([0, *coded.ends])
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(coded.orders)
-    save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, coded.bits, trained_on))
+    save_coded_bits(run, prepared.experiment, coded.orders, coded.bits, trained_on)
     save_test_bits(run, prepared.seeds, coded.test_bits)
     total_bits, timing = coded.bits.sum(1).tolist(), Timing(stacking=asdict(prepared.stacking))
     return logged(result_of_curve(prepared, coded.curve, sizes, total_bits, timing=timing), logger)

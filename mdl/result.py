@@ -107,6 +107,18 @@ class MdlResult(TrainedResult):
         blocks = self.blocks(s)
         return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
 
+    def surplus_bits(self, s: int, epsilon: float) -> float:
+        """Return the SDL(ε) of seed number s, Σ_i max(loss_i - ε, 0) over the labels (Whitney et al. 2020)."""
+        return sum(labels * max(0.0, loss - epsilon) for labels, loss in self.blocks(s))
+
+    def sample_complexity(self, s: int, epsilon: float) -> float:
+        """Return the εSC, the least training size whose network costs ε or less per new label; infinite: above N.
+
+        New are the labels of the next block; after the last size, those of the test split (Whitney et al. 2020).
+        """
+        losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in self.curve)
+        return next((n for n, loss in losses if loss <= epsilon), math.inf)
+
     def require_consistent(self) -> None:
         super().require_consistent()
         sizes = [point.n for point in self.curve]
