@@ -243,8 +243,10 @@ def _ends_of_lines(ax: Axes) -> list[tuple[str, str, tuple[float, float]]]:
 def _move_names_apart(ax: Axes) -> None:
     """Move the names of lines apart, as little as possible, within the height of the panel.
 
-    After subtracting the heights of the names, this is the isotonic regression of the lines' ends in its max-min form.
+    After subtracting the heights of the names, this is the isotonic regression of the lines' ends.
     """
+    from scipy.optimize import isotonic_regression
+
     names = [text for text in ax.texts if isinstance(text, Annotation) and text.get_label() == _LINE_NAME]
     if not names:
         return
@@ -253,11 +255,8 @@ def _move_names_apart(ax: Axes) -> None:
     order = np.argsort(ends, kind="stable")
     at, high = np.nan_to_num(ends)[order], np.array(heights)[order]  # zero has no place on a logarithmic axis
     steps = np.concatenate([[0], np.cumsum((high[1:] + high[:-1]) / 2)])  # from the lowest name's middle
-    free = at - steps
-    count = range(len(free))
-    level = [max(min(free[j : k + 1].mean() for k in count[i:]) for j in count[: i + 1]) for i in count]
     lowest = high[0] / 2
-    placed = np.clip(level, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
+    placed = np.clip(isotonic_regression(at - steps).x, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
     for i, y in zip(order, placed, strict=True):
         names[i].xyann = (1.03, float(y))
 
@@ -270,9 +269,9 @@ def _count_in_whole_numbers(ax: Axes) -> None:
 
 
 def _thin_ticks(ax: Axes) -> None:
-    """Remove ticks of the horizontal axis until no label touches the next.
+    """Keep every second tick of the horizontal axis, or every third, ..., so that no label touches the next.
 
-    A linear axis keeps every second tick, or every third, ..., zero among them; other axes keep as many as fit.
+    Zero stays, or the last tick.
     """
     if not (ax.get_visible() and ax.xaxis.get_visible()):
         return
@@ -290,14 +289,9 @@ def _thin_ticks(ax: Axes) -> None:
     everything = range(len(ticks))
     if all(map(apart, everything, everything[1:])):
         return
-    if ax.get_xscale() == "linear":
-        fixed = next((i for i, (x, _) in enumerate(ticks) if x == 0), len(ticks) - 1)
-        strides = ([i for i in everything if (i - fixed) % stride == 0] for stride in everything[1:])
-        kept = next((of for of in strides if all(map(apart, of, of[1:]))), [fixed])
-    else:
-        kept = [len(ticks) - 1]
-        for i in reversed(everything):
-            kept = [i, *kept] if apart(i, kept[0]) else kept
+    fixed = next((i for i, (x, _) in enumerate(ticks) if x == 0), len(ticks) - 1)
+    strides = ([i for i in everything if (i - fixed) % stride == 0] for stride in everything[1:])
+    kept = next((of for of in strides if all(map(apart, of, of[1:]))), [fixed])
     ax.set_xticks([ticks[i][0] for i in kept], [ticks[i][1].get_text() for i in kept])
 
 

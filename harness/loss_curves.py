@@ -192,17 +192,11 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     Raises:
         ValueError: the file is not what `write_curves` writes.
     """
-    lines = read_regular(path).rstrip().split("\n")
-    n = lines[-1].split(",", 1)[0] + ","
-    first = len(lines) - 1
-    while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
-        first -= 1
-    curves = {}
+    rows = read_regular(path).splitlines()[1:]
     try:
-        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines[first:]])
-        table = table[np.argsort(table[:, 1], kind="stable")]  # by seed, evaluations in their order
-        for rows in np.split(table, np.flatnonzero(np.diff(table[:, 1])) + 1):
-            curves[int(rows[0, 1])] = LossCurve(*rows[:, 2:5].T)
+        table = np.array([[float(cell or "nan") for cell in row.split(",")] for row in rows])
+        last = table[table[:, 0] == table[-1, 0]]
+        curves = {int(seed): LossCurve(*last[last[:, 1] == seed, 2:5].T) for seed in np.unique(last[:, 1])}
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is not a table of losses: {str(error)[:160]}") from error
     for curve in curves.values():
