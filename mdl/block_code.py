@@ -1,31 +1,107 @@
 """Block-wise prequential code: train afresh on growing prefixes of the data, and sum the cost of the labels in bits.
 
-`mdl.codelength` and `python -m mdl` (`mdl.block_code_run`) both call `block_code`.
+`mdl.codelength` and `python -m mdl`, whose steps are training sizes, both call `block_code`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.loss_curves import CurveRow, endings
+from erasure.progress import Display
+from harness.example_bits import save_coded_bits, save_test_bits
+from harness.experiment import Experiment, split_positions
+from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import CurveRow, endings, sharp_drops
+from harness.result import as_json, parsed
+from harness.result_fields import Timing
+from harness.run_directory import Run
+from mdl.coded_result import log_point, log_totals, result_of_curve
 from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import Point
-from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes
+from mdl.result import MdlResult, Point
+from mdl.settings import MdlConfig, MdlSettings
+from mdl.training_sizes import chunk_sizes, warn_of_few
+from train import prepared_training
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages
+from train.early_stopping import warn_of_unlike_validation
 from train.ensemble import Ensemble, Evaluation
 from train.epoch_trainer import EpochReport, Fit, fit_members
+from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings
 
 Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Evaluation], object]
+
+
+def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
+    """Prepare the data and the architecture, once the training sizes are known to fit.
+
+    Raises:
+        ValueError: as `chunk_sizes`.
+    """
+    labels, settings = split_positions(experiment)["train"].labels, experiment.config.mdl
+    k = len(labels.unique())
+    sizes = chunk_sizes(len(labels), settings, k)
+    if settings.code == "blocks":  # the other scores a network that it trains on all
+        warn_of_few(sizes, k)
+    return prepared_training.load(experiment)
+
+
+def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:
+    """Code the labels of the training split in a run, and store what each cost; return the result.
+
+    Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
+    """
+    settings = prepared.experiment.config.mdl
+    if settings.validation == "given":
+        instead = "mdl.validation=prefix stops them by training images"
+        warn_of_unlike_validation(prepared.dataset.certificate, instead)
+
+    def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
+        trained = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
+        log_point(logger, trained.point)
+        return trained
+
+    with Display(run.id) as display:
+        coded = block_code(
+            prepared.ensemble,
+            prepared.data,
+            prepared.num_classes,
+            prepared.seeds,
+            prepared.settings,
+            settings,
+            stack=prepared.stacking.stack,
+            checkpoints=prepared.checkpoints(run),
+            steps=step,
+            on_progress=display.update,
+            on_final=_saving(prepared, run),
+        )
+    run.save_curves(row for size in coded.trained for row in size.losses)
+    save_coded_bits(run, prepared.experiment, coded.orders, *coded.label_bits())
+    last = coded.trained[-1].losses  # of the whole dataset
+    log_loss_curves(logger, last)
+    curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
+    result = result_of_curve(
+        prepared, curve, coded.sizes, coded.total_bits, sharp_drop=sharp_drops(last), timing=timing
+    )
+    log_totals(logger, result)
+    return result
+
+
+def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
+    """Return a function that stores the networks trained on everything, and their losses on single test examples."""
+
+    def save(fitted: Fit, test: Evaluation) -> None:
+        save_test_bits(run, prepared.seeds, test.example_bits)
+        prepared.save_weights(run, fitted)
+
+    return save
 
 
 def computed(_: str, compute: Callable[[], Any]) -> Any:

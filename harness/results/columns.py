@@ -86,6 +86,31 @@ def word(heading: str, name: str) -> Column:
     return Column(heading, lambda row: display_name(row[name]), lambda row: {name: row[name]}, name=name)
 
 
+def numbers(
+    heading: str,
+    form: str,
+    over: Mapping[str, OverSeeds],
+    meaning: str = "",
+    name: str = "",
+    scale: float = 1,
+    *,
+    trainings: Trainings = (),
+) -> Column:
+    """Return a column of numbers that are read together, `scale` times what CSV has; empty where one is unknown.
+
+    `over` has, by the name of a number, the function that makes one of those of several seeds.
+    """
+
+    def record(row: Row) -> Record:
+        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
+
+    def text(row: Row) -> str:
+        shown = record(row).values()
+        return "" if None in shown else form.format(*(scale * one for one in shown))
+
+    return Column(heading, text, record, meaning, name, trainings)
+
+
 def number(
     heading: str,
     name: str,
@@ -96,16 +121,8 @@ def number(
     *,
     trainings: Trainings = (),
 ) -> Column:
-    """Return a column of one number, `scale` times what CSV has, of seeds alike unless `over` makes one of theirs."""
-
-    def record(row: Row) -> Record:
-        return {name: over(known) if (known := values(row, name)) else None}
-
-    def text(row: Row) -> str:
-        known = record(row)[name]
-        return "" if known is None else format(scale * known, form)
-
-    return Column(heading, text, record, meaning, name, trainings)
+    """Return a column of one number (`numbers`), of seeds that are alike unless `over` says what to make of them."""
+    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale, trainings=trainings)
 
 
 def spread(

@@ -15,7 +15,7 @@ from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.run_directory import Run
-from mdl import block_code, block_code_run
+from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
 from mdl.codelength_and_power_law import online_code_bits
 from mdl.settings import MdlConfig
@@ -82,7 +82,7 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code_labels, loaded = block_code_run.code_labels, []
+    code_labels, loaded = block_code.code_labels, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
@@ -90,7 +90,7 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
         loaded.append(prepared)
         return code_labels(prepared, *rest)
 
-    monkeypatch.setattr(block_code_run, "code_labels", poisoned)
+    monkeypatch.setattr(block_code, "code_labels", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
     ensemble, train = loaded[0].ensemble, loaded[0].data["train"]
     trained_on = permutations([0, 1], len(train))[:, : -num_held_out(len(train))]
