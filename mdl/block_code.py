@@ -20,7 +20,7 @@ from harness.result import as_json, parsed
 from harness.result_fields import Timing
 from harness.run_directory import Run
 from mdl.coded_result import log_point, log_totals, result_of_curve
-from mdl.codelength_and_power_law import online_code_bits
+from mdl.online_code import online_code_bits
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig, MdlSettings
 from mdl.training_sizes import chunk_sizes, warn_of_few

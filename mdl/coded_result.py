@@ -9,8 +9,8 @@ from harness.logger import Logger
 from harness.loss_curves import label_entropy_bits
 from harness.result_fields import Final
 from harness.statistics import Spread
-from mdl.codelength_and_power_law import fit_power_law, online_code_bits
-from mdl.result import CodelengthBits, MdlResult, Point, published_units
+from mdl.online_code import online_code_bits, published_units
+from mdl.result import CodelengthBits, MdlResult, Point
 
 
 def result_of_curve(
@@ -27,7 +27,6 @@ def result_of_curve(
     """
     last, coding = curve[-1], curve[: len(sizes) - 1]
     assert last.test_accuracy is not None
-    following = zip(*(point.ce_next_bits or () for point in coding), strict=True)
     calibrated = zip(*(point.ce_next_calibrated_bits or () for point in coding), strict=True)
     tested = zip(*(point.ce_test_bits for point in coding), strict=True)
     return MdlResult(
@@ -42,7 +41,6 @@ def result_of_curve(
             or None,
         ),
         curve=list(curve),
-        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
         final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
         label_entropy_bits=label_entropy_bits(prepared.dataset.splits["train"].labels),
         **further,

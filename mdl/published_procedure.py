@@ -28,7 +28,7 @@ from harness.result import as_json, parsed
 from harness.run_directory import Run
 from mdl.block_code import SizeTrained
 from mdl.coded_result import logged, result_of_curve
-from mdl.codelength_and_power_law import online_code_bits
+from mdl.online_code import online_code_bits
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
 from mdl.training_sizes import rounded_sizes, warn_of_few

@@ -17,8 +17,7 @@ from harness.result import Result, as_json, result_of
 from harness.results.read import StoredRun
 from harness.run_directory import Run
 from harness.run_ids import run_id
-from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import published_units
+from mdl.online_code import online_code_bits, published_units
 from train.result import TrainResult
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
@@ -230,7 +229,6 @@ def _mdl(losses: Sequence[Sequence[float]]) -> dict[str, Any]:
             "published": [published_units(_SIZES, column[:-1]) for column in columns],
         },
         "curve": curve,
-        "power_law": [None] * count,
         "final": {"loss_bits": list(losses[-1]), "accuracy": [0.5] * count, "train_loss_bits": list(losses[-1])},
     }
 

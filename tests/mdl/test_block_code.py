@@ -1,4 +1,4 @@
-"""Codelengths by networks trained at growing sizes: sums in bits, power laws, resuming, a full disk."""
+"""Codelengths by networks trained at growing sizes: sums in bits, resuming, a full disk."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ from harness.logger import Logger
 from harness.run_directory import Run
 from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
-from mdl.codelength_and_power_law import online_code_bits
+from mdl.online_code import online_code_bits
 from mdl.settings import MdlConfig
 from train.checkpoint import Checkpoints
 from train.epoch_trainer import Fit

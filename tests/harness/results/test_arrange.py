@@ -286,7 +286,7 @@ def code_result(finals, test_bits=None) -> MdlResult:
     code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
     mdl_result = made_up(command="mdl", config=config, seeds=[0, 1, 2], mdl=code, curve=points,
-                    train_size=max(test_bits), power_law=[None] * 3,
+                    train_size=max(test_bits),
                     final={"loss_bits": bits, "accuracy": [0.5 for _ in bits]})  # fmt: skip
     assert isinstance(mdl_result, MdlResult)
     return mdl_result
