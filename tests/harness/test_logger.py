@@ -70,8 +70,6 @@ def test_disabled_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "words", "mode", "project"),
     [
-        ({}, [], "offline", "erasure-mdl"),
-        ({"WANDB_MODE": "disabled"}, [], "disabled", "erasure-mdl"),
         ({"WANDB_MODE": "online", "WANDB_PROJECT": "thesis"}, [], "online", "thesis"),
         ({"WANDB_MODE": "disabled", "WANDB_PROJECT": "thesis"}, ["logger.mode=offline"], "offline", "thesis"),
     ],

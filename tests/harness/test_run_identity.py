@@ -63,16 +63,6 @@ def test_an_edited_eraser_never_gives_yesterday_s_number(command, written, caplo
     assert "has finished before" in caplog.text
 
 
-def test_an_edited_model_never_gives_yesterday_s_number(command, written) -> None:
-    def run(factor: float) -> tuple[str, float]:
-        written(MODEL.format(factor=factor))
-        return finished(command, "model.name=mine", "model._target_=mine.Mine")
-
-    (first, learnt), (second, other) = run(1.0), run(0.0)
-    assert first != second
-    assert learnt < 3.3 < other
-
-
 def test_a_network_that_does_not_draw_from_its_generator_is_refused(written) -> None:
     written(MODEL.format(factor=1) + "    def reset_parameters(self, _): self.readout.weight.data.normal_()")
     mine = experiment("model=linear", "model._target_=mine.Mine")

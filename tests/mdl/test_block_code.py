@@ -4,7 +4,6 @@ import errno
 import json
 import math
 from pathlib import Path
-from statistics import mean, stdev
 
 import pytest
 import torch
@@ -13,14 +12,11 @@ import erasure.store.checked_files
 from conf.compose import composed
 from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
-from harness.logger import Logger
 from harness.run_directory import Run
 from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
 from mdl.online_code import online_code_bits
 from mdl.settings import MdlConfig
-from train.checkpoint import Checkpoints
-from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
 from train.randomness import permutation, permutations
 from train.settings import num_held_out
@@ -125,30 +121,6 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
     assert len(list(directory.glob("checkpoint-*"))) in (1, 2)
     assert command(MDL, *SMALL, "runs_dir=full").code == 0
     assert numbers("full") == numbers("undisturbed")
-
-
-def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
-    real, before, after, said = block_code.fit_members, [], [], {}
-
-    def watched(*arguments, checkpoints: Checkpoints, **options) -> Fit:
-        before.append(list(checkpoints.directory.glob("checkpoint-*")))
-        fitted = real(*arguments, checkpoints=checkpoints, **options)
-        after.append(list(checkpoints.directory.glob("checkpoint-*")))
-        return fitted
-
-    monkeypatch.setattr(block_code, "fit_members", watched)
-    monkeypatch.setattr(Logger, "summarise", lambda self, values: said.update(values))
-    assert command(MDL, *SMALL, "runs_dir=runs", "train.stack=one").code == 0
-    assert before == [[], [], []]
-    assert all(after)
-    (path,) = Path("runs").glob("*/result.json")
-    result = json.loads(path.read_text())
-    bits = result["mdl"]["bits_per_sample"]
-    assert said["result/bits_per_sample"] == pytest.approx(mean(bits))
-    assert said["result/bits_per_sample_std"] == pytest.approx(stdev(bits))
-    assert said["result/published"] == pytest.approx(mean(result["mdl"]["published"]))
-    assert said["result/loss_bits"] == pytest.approx(mean(result["final"]["loss_bits"]))
-    assert said["result/accuracy"] == pytest.approx(mean(result["final"]["accuracy"]))
 
 
 @pytest.mark.parametrize("words", [[], ["mdl.code=replay"], ["train=published"], ["model=kernel"]])

@@ -85,15 +85,6 @@ def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
-def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
-    run = stored_run(tmp_path, [0], [1.0])
-    (run.directory / "curves.csv").write_text("damaged")
-    one = entry(run)
-    assert one["curves"] == {}
-    (line,) = caplog.messages
-    assert "no loss curves" in line
-
-
 def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
     (grid,) = arrange(stored([result({"name": "leace"}), result(model={"name": "linear"}), result()]))
     shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.rows]
@@ -215,17 +206,6 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     # paired with the same seeds of the control, whatever else that has
     expected = [leace["bits_per_label"][i] - control["bits_per_label"][j] for i, j in ((0, 0), (1, 2))]
     assert leace["bits_per_label_difference"].mean == pytest.approx(sum(expected) / 2)
-
-
-def test_runs_of_different_seeds_belong_together(runs) -> None:
-    write_small_run(runs, "leace", seeds=(0, 1))
-    write_small_run(runs, "leace", seeds=(3,))
-    write_small_run(runs, "control", seeds=(0, 1, 3))
-    (block,) = arrange(read_runs([runs]))
-    _, leace = block.rows
-    assert sorted(leace["members"]) == [0, 1, 3]
-    assert incomplete(leace) == ""
-    assert leace["test_loss_bits_difference"] is not None
 
 
 def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
