@@ -15,8 +15,8 @@ from conf.terminal import printable
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
 from harness.command import Command
-from harness.run_ids import RUN_ID, kind_of
-from harness.run_state import Name, State, mean_seconds, state_of
+from harness.run_ids import RUN_ID
+from harness.run_state import Name, State, seconds_left, state_of
 from harness.sweep_files import Sweep
 
 _SHOWN = 50  # lines per state
@@ -87,13 +87,14 @@ def cost(runs: Sequence[SweepRun]) -> str:
 
     A run takes the mean of finished runs of its dataset and model, less the time it has used. Failed runs do not count.
     """
-    took = mean_seconds({run.directory.name: run.state for run in runs})
-    if not took:
+    finished = {run.directory.name: run.state for run in runs if run.state.name == "finished"}
+    if not finished:
         return ""
-    used = sum(run.state.seconds for run in runs if run.state.name == "finished")
-    left = [run for run in runs if run.state.name in ("running", "interrupted", "missing")]
-    kinds = [(kind_of(run.directory.name), run.state.seconds) for run in left]
-    known = [max(0.0, took[kind] - spent) for kind, spent in kinds if kind in took]
+    used = sum(state.seconds for state in finished.values())
+    left = {
+        run.directory.name: run.state.seconds for run in runs if run.state.name in ("running", "interrupted", "missing")
+    }
+    known = seconds_left(left, finished)
     line = f"device time: {duration(used)} used by finished runs"
     if known:
         at_once = max(1, sum(run.state.name == "running" for run in runs))
