@@ -25,23 +25,20 @@ class Members:
         config: class of its configuration, a `conf.schema.Config` with a section of the command's name.
         result: class of its results, a `harness.result.Result`.
         report: module with `sections`, its tables and figures in a report, and `COLUMNS` that a report may show.
-        tables: what tables of its results hold, for headings.
     """
 
     config: str
     result: str
     report: str
-    tables: str
 
 
 COMMANDS = {  # in the order of a report
-    "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report", "codelengths"),
-    "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report", "training"),
+    "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report"),
+    "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report"),
     "sample_info": Members(
-        "sample_info.settings.SampleInfoConfig", "sample_info.result.InformationResult", "sample_info.report.sections",
-        "sample information",
+        "sample_info.settings.SampleInfoConfig", "sample_info.result.InformationResult", "sample_info.report.sections"
     ),
-}  # fmt: skip
+}
 
 
 def config_of(command: str) -> "type[Config]":
@@ -57,8 +54,3 @@ def result_type(command: str) -> Any:
 def report_module(command: str) -> Any:
     """Return the module with a command's tables and figures of reports, e.g. `mdl.codelength_report` for "mdl"."""
     return importlib.import_module(COMMANDS[command].report)
-
-
-def command_of_run(run_id: str) -> str:
-    """Return the command in a run's id, which begins with it, and which may be anybody's: it may be no command."""
-    return run_id.partition("-")[0]

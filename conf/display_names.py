@@ -4,17 +4,18 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NotRequired
 
 import yaml
 
-from conf.check import ConfigError, unknown_key, written
+from conf.check import ConfigError, check, section_of
 from conf.groups import folders
 
-_EXAMPLES = {"names": "LEACE", "eraser_colours": "#0072B2"}  # of each section, for messages
+Sections = Mapping[str, Mapping[str, str]]
+_SECTIONS = ("names", "eraser_colours")
 
 
-def display() -> Mapping[str, Mapping[str, str]]:
+def display() -> Sections:
     """Return `names` and `eraser_colours` of conf/display_names.yaml, with those of the user's folders.
 
     Raises:
@@ -26,16 +27,16 @@ def display() -> Mapping[str, Mapping[str, str]]:
 
 
 @functools.cache
-def _merged(files: Sequence[tuple[Path, int]]) -> Mapping[str, Mapping[str, str]]:
+def _merged(files: Sequence[tuple[Path, int]]) -> Sections:
     """Return the entries of files, with their times of change; later files replace entries of earlier ones."""
-    merged: dict[str, dict[str, str]] = {section: {} for section in _EXAMPLES}
+    merged: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for path, _ in files:
         for section, entries in _read(path).items():
             merged[section] |= entries
     return merged
 
 
-def _read(path: Path) -> Mapping[str, Mapping[str, str]]:
+def _read(path: Path) -> Sections:
     """Return the sections of a file; raise as `display` does."""
     try:
         with path.open(encoding="utf-8") as file:  # whose name errors of YAML tell
@@ -43,31 +44,13 @@ def _read(path: Path) -> Mapping[str, Mapping[str, str]]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8 ({error.reason}): save it again") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: has no sections: {_example('names')}, or delete the file")
-    for section, entries in content.items():
-        if section not in _EXAMPLES:
-            raise ConfigError(f"{path}: {unknown_key(str(section), [*_EXAMPLES], 'section ')}")
-        if not isinstance(entries, dict):
-            raise ConfigError(f"{path}: {section} has no entries: {_example(section)}, or leave it out")
-        for name, text in entries.items():
-            _require_entry(f"{path}: {section}", section, name, text)
-    return content
+        raise ConfigError(f"{path}: has no sections: write names: {{leace: LEACE}}, or delete the file")
+    kind = section_of(dict.fromkeys(_SECTIONS, NotRequired[dict[str, str]]))
+    sections = check(f"{path}: ", {str(key): value for key, value in content.items()}, kind)
+    for name, colour in sections.get("eraser_colours", {}).items():
+        if not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
+            from matplotlib.colors import is_color_like
 
-
-def _example(section: str) -> str:
-    return f"write {section}: {{leace: '{_EXAMPLES[section]}'}}"
-
-
-def _require_entry(where: str, section: str, name: Any, text: Any) -> None:
-    """Refuse what is no text, and no colour where one is needed."""
-    if not isinstance(name, str):
-        raise ConfigError(f"{where}: the name {written(name)} is no text: put it in quotes, '{written(name)}'")
-    if not isinstance(text, str) or not text.strip():
-        quoted = isinstance(text, bool | int | float)
-        remedy = f"put it in quotes, {name}: '{written(text)}'" if quoted else _example(section)
-        raise ConfigError(f"{where}: {name} is {written(text) or 'empty'}, and must be a text: {remedy}")
-    if section == "eraser_colours" and not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
-        from matplotlib.colors import is_color_like
-
-        if not is_color_like(text):
-            raise ConfigError(f"{where}: {name} is {text}, and must be a colour of Matplotlib: '#0072B2', 'red'")
+            if not is_color_like(colour):
+                raise ConfigError(f"{path}: eraser_colours: {name} is {colour}, and no colour of Matplotlib, as 'red'")
+    return sections

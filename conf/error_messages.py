@@ -51,12 +51,6 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing[1], command, overrides)
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
-    if present := re.search(r"^Could not append to config\. An item is already at '([^']*)'", text):
-        key = present[1]
-        word = next((word for word in overrides if word.startswith(f"+{key}=")), f"+{key}=VALUE")
-        return f"{word}: {key} is there already: leave out the +, {word.removeprefix('+')}"
-    if absent := re.search(r"^Could not delete from config\. '([^']*)' does not exist", text):
-        return f"~{absent[1]}: {_no_such_key(absent[1], command, overrides)}"
     if "Config group override must be" in text:
         return _no_choice(overrides)
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,28 +13,28 @@ from omegaconf.errors import OmegaConfBaseException
 from conf import Options
 
 CONF = Path(__file__).parent
-_folders = [CONF]
 
 
-def look_in(words: Sequence[str]) -> list[str]:
-    """Add the folder of a command line's --config-dir to the folders of choices; return the words without it."""
-    words, folders = list(words), []
-    for flag in [word for word in words if word.partition("=")[0] in ("--config-dir", "-cd")]:
-        at = words.index(flag)
-        folders += [flag.partition("=")[2]] if "=" in flag else words[at + 1 : at + 2]
-        del words[at : at + (1 if "=" in flag else 2)]
-    _folders[1:] = [Path(folder).absolute() for folder in folders]
-    return words
+def without_config_dir(words: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Return the words of a command line without --config-dir, and the folders that it names."""
+    others, folders, left = [], [], iter(words)
+    for word in left:
+        flag, equals, value = word.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            folders.append(Path(value if equals else next(left, "")).absolute())
+        else:
+            others.append(word)
+    return others, folders
+
+
+def user_folders() -> list[Path]:
+    """Return the user's folders of YAML files, which this process's command line names."""
+    return without_config_dir(sys.argv[1:])[1]
 
 
 def folders() -> list[Path]:
     """Return the folders of YAML files, this project's before the user's."""
-    return [*_folders]
-
-
-def user_folders() -> list[Path]:
-    """Return the user's folders of YAML files."""
-    return _folders[1:]
+    return [CONF, *user_folders()]
 
 
 def search_path() -> list[str]:
@@ -44,13 +45,13 @@ def search_path() -> list[str]:
 
 def choices(group: str) -> list[str]:
     """Return the names that `group=` accepts."""
-    paths = (path for folder in _folders for path in (folder / group).glob("*.yaml"))
+    paths = (path for folder in folders() for path in (folder / group).glob("*.yaml"))
     return sorted({path.stem for path in paths if path.is_file()})
 
 
 def file_of(group: str, choice: str) -> Path:
     """Return a choice's file; this project's goes before the user's of the same name."""
-    files = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
+    files = (path for folder in folders() if (path := folder / group / f"{choice}.yaml").exists())
     return next(files, CONF / group / f"{choice}.yaml")
 
 

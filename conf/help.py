@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conf.check import ConfigError, unknown_key
 from conf.compose import left_out_options, override_value
-from conf.groups import CONF, choices, chosen, file_of, keys, look_in
+from conf.groups import CONF, choices, chosen, file_of, keys, without_config_dir
 from conf.target_class import TARGETS
 
 _HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
@@ -26,7 +26,7 @@ def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
     Raises:
         ConfigError: there is no such topic.
     """
-    words = look_in(words)
+    words, _ = without_config_dir(words)
     overrides = [word for word in words if "=" in word]
     selected = {group: selection[0] for group, selection in chosen(command, overrides).items()}
     if unknown := [pair for pair in selected.items() if pair[1] not in choices(pair[0])]:

@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import inspect
 import site
-import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
-from conf.groups import readable
 
 # imported by name when they are needed: they import `conf` themselves, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
@@ -156,40 +154,6 @@ def _may_be_imported(module: str) -> bool:
     return bool(files) and not any(
         Path(file).resolve().is_relative_to(Path(folder).resolve()) for file in files for folder in installed
     )
-
-
-def require_listed(config: Any) -> None:
-    """Check a configuration from a run directory before any class that it names is imported.
-
-    The directory may be untrusted, and importing a module runs it. A class is accepted if its module is loaded
-    already, or if a YAML file of this project or of the user's `--config-dir` names it.
-
-    Raises:
-        ConfigError: the configuration names another class.
-    """
-    for path in _named_classes(config):
-        if path.rpartition(".")[0] not in sys.modules and path not in _listed():
-            raise ConfigError(
-                f"_target_={path}: no YAML file names this class, so it is not imported for a run directory: "
-                "if it is yours, add --config-dir=FOLDER with a YAML file that names it"
-            )
-
-
-def _named_classes(config: Any) -> Iterator[str]:
-    """Yield every `_target_` of a configuration, at any depth."""
-    if isinstance(config, Mapping):
-        if "_target_" in config:
-            yield str(config["_target_"])
-        config = config.values()
-    elif not isinstance(config, (list, tuple)):
-        return
-    for value in config:
-        yield from _named_classes(value)
-
-
-def _listed() -> set[str]:
-    """Return the classes that a YAML file of a dataset, an eraser or a model names."""
-    return {str(section.get("_target_")) for kind in TARGETS for section in readable(kind).values()}
 
 
 def check_target(key: str, section: Options, kind: str) -> Options:

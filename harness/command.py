@@ -34,7 +34,7 @@ from conf.commands import COMMANDS, config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
 from conf.display_names import display
 from conf.error_messages import explain
-from conf.groups import CONF, choices, look_in
+from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
@@ -69,8 +69,8 @@ class Command:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
-        load: loads an experiment's data, and returns it with the function that computes the command's part of the
-            result from it. It imports its modules when called, because a finished run needs none of them.
+        load: loads an experiment's data, and returns it with the function that computes the result from it. It imports
+            its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
         summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
             directory for files.
@@ -169,7 +169,6 @@ def main(command: Command) -> None:
     require_current_folder()
     let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
-    look_in(sys.argv[1:])
     show_log(logging.INFO)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):

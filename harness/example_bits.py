@@ -40,14 +40,6 @@ class CodedBits:
     bits: Tensor
     trained_on: Tensor
 
-    @classmethod
-    def in_order(
-        cls, seeds: Sequence[int], index: Tensor, labels: Tensor, orders: Tensor, bits: Tensor, trained_on: Tensor
-    ) -> "CodedBits":
-        """Return codelengths in the dataset's order, from numbers [S, N] in each seed's order of coding, `orders`."""
-        placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
-        return cls(seeds, index, labels, *placed)
-
     @property
     def information(self) -> Tensor:
         """Pointwise V-information of each example, [N] bits: -log2 of its label's share, minus its label's bits.
@@ -60,22 +52,30 @@ class CodedBits:
         return -shares.log2()[self.labels] - by_network.nanmean(0)
 
 
-def bits_by_example(experiment: Experiment, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
-    """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
-    train = split_positions(experiment)["train"]
-    return CodedBits.in_order(experiment.config.seeds, train.images, train.labels, orders, bits, trained_on)
+def by_example(values: Tensor, orders: Tensor) -> Tensor:
+    """Return numbers [S, N] in each seed's order of coding, `orders`, at their examples' own places."""
+    return torch.empty_like(values).scatter_(1, orders, values)
 
 
-def save_coded_bits(run: Run, coded: CodedBits) -> None:
-    """Save the cost of every label."""
+def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tensor, trained_on: Tensor) -> None:
+    """Save the cost of every label.
+
+    Args:
+        run: the run.
+        experiment: its experiment.
+        orders: in which each seed codes the examples, [S, N].
+        bits: costs in these orders, [S, N].
+        trained_on: numbers of training examples in these orders, [S, N]; see `CodedBits`.
+    """
     run.require_lease()
+    train = split_positions(experiment)["train"]
     tensors = {
-        "index": coded.index,
-        "labels": coded.labels,
-        "bits": coded.bits.float(),
-        "trained_on": coded.trained_on.int(),
+        "index": train.images,
+        "labels": train.labels,
+        "bits": by_example(bits.float(), orders),
+        "trained_on": by_example(trained_on.int(), orders),
     }
-    save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(coded.seeds)})
+    save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(experiment.config.seeds)})
 
 
 def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:

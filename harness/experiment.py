@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import logging
-import re
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -36,10 +35,9 @@ from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
 from harness.logger import Logger, example_row
-from harness.loss_curves import label_entropy_bits
 from harness.result import Result, as_json
-from harness.result_fields import Part, Timing
 from harness.run_directory import RESULTS_VERSION, Run
+from harness.run_ids import run_id
 from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.any_module import AnyModule
@@ -47,7 +45,7 @@ from models.classifier import Classifier, Model, is_repeatable
 
 log = logging.getLogger(__name__)
 
-Compute = Callable[[Any, Run, Logger], Part]  # takes what is `Prepared`, and returns the command's part of a result
+Compute = Callable[[Any, Run, Logger], Result]  # takes what is `Prepared`
 Load = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
 
 
@@ -218,25 +216,8 @@ class Experiment(Generic[C_co]):
             with threads_for(prepared.step_multiply_adds):
                 computed = compute(prepared, run, logger)
             seconds = run.seconds()
-            values = {
-                "verb": self.command,  # the command's key in result.json, see `harness.result`
-                "run_id": run.id,
-                "config": config,
-                "seeds": list(self.config.seeds),
-                "num_classes": len(dataset.class_names),
-                "train_size": prepared.train_size,
-                "parameters": prepared.parameters,
-                "data": self.data,
-                "dim": dataset.dim,
-                "smallest_class": dataset.smallest_class,
-                "label_entropy_bits": label_entropy_bits(dataset.splits["train"].labels),
-                "certificate": dict(dataset.certificate),
-                "versions": versions(self.device),
-                "code": self.code_identity(),
-                **vars(computed),
-                "timing": replace(getattr(computed, "timing", Timing()), seconds=seconds, started=started),
-            }
-            result = believed_result(as_json(values), run.directory)  # a report checks the same
+            timed = replace(computed, timing=replace(computed.timing, seconds=seconds, started=started))
+            result = believed_result(as_json(timed), run.directory)  # a report checks the same
             logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
             logger.result(result)
             run.finish(result)
@@ -264,6 +245,25 @@ class Prepared(ABC, Generic[C_co]):
     @property
     def seeds(self) -> Sequence[int]:
         return self.experiment.config.seeds
+
+    def result_fields(self) -> dict[str, Any]:
+        """Return the fields that results of all commands have; timing is added when the run ends."""
+        experiment, dataset = self.experiment, self.dataset
+        return {
+            "command": experiment.command,
+            "run_id": experiment.run.id,
+            "config": experiment.config.plain,
+            "seeds": list(self.seeds),
+            "num_classes": self.num_classes,
+            "train_size": self.train_size,
+            "parameters": self.parameters,
+            "certificate": dict(dataset.certificate),
+            "versions": versions(experiment.device),
+            "code": experiment.code_identity(),
+            "data": experiment.data,
+            "dim": dataset.dim,
+            "smallest_class": dataset.smallest_class,
+        }
 
     @property
     def train_size(self) -> int:
@@ -329,14 +329,6 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
             target.path,
         )
     return model.to(experiment.device)
-
-
-def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
-    """Return a run's id: readable names, a digest of what describes it, and one of its code."""
-    names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
-    # "verb" is the command: an old key, kept because it is hashed into every run id
-    asked = fingerprint({"verb": command, **described}, length=10)
-    return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
 
 
 @contextlib.contextmanager

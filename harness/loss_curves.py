@@ -124,14 +124,20 @@ def sharp_drop(
     return best
 
 
-def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] | Array]]) -> SharpDrops:
-    """Return `sharp_drop` of every seed's epochs and validation losses."""
-    drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
+def sharp_drops(rows: Iterable[CurveRow]) -> SharpDrops:
+    """Return `sharp_drop` of every seed's validation losses at one training size."""
+    by_seed: dict[int, list[CurveRow]] = {}
+    for row in rows:
+        by_seed.setdefault(row.seed, []).append(row)
+    drops = [
+        sharp_drop([row.epoch for row in of_seed], [row.validation_loss_bits for row in of_seed])
+        for of_seed in by_seed.values()
+    ]
     falls, began = [bits for bits, _ in drops], [epoch for _, epoch in drops]
     return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, bits=falls, epoch=began)
 
 
-def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
+def endings(curves: Sequence[MemberCurve]) -> dict[str, Any]:
     """Return the fields of `Endings`, an entry per member."""
     plateaus = [curve.plateau_epochs for curve in curves]
     return {
@@ -186,17 +192,11 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     Raises:
         ValueError: the file is not what `write_curves` writes.
     """
-    lines = read_regular(path).rstrip().split("\n")
-    n = lines[-1].split(",", 1)[0] + ","
-    first = len(lines) - 1
-    while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
-        first -= 1
-    curves = {}
+    rows = read_regular(path).splitlines()[1:]
     try:
-        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines[first:]])
-        table = table[np.argsort(table[:, 1], kind="stable")]  # by seed, evaluations in their order
-        for rows in np.split(table, np.flatnonzero(np.diff(table[:, 1])) + 1):
-            curves[int(rows[0, 1])] = LossCurve(*rows[:, 2:5].T)
+        table = np.array([[float(cell or "nan") for cell in row.split(",")] for row in rows])
+        last = table[table[:, 0] == table[-1, 0]]
+        curves = {int(seed): LossCurve(*last[last[:, 1] == seed, 2:5].T) for seed in np.unique(last[:, 1])}
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is not a table of losses: {str(error)[:160]}") from error
     for curve in curves.values():

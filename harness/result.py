@@ -14,7 +14,7 @@ from conf.commands import COMMANDS, result_type
 from conf.run_identity import without_retired
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
-from harness.result_fields import Part, Timing, Trained, Whole
+from harness.result_fields import Endings, Final, Part, SharpDrops, Timing, Whole
 
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
@@ -43,7 +43,7 @@ class Result(Part):
     train_size: Whole
     parameters: Whole
     certificate: dict[str, Certificate]  # by split
-    timing: Timing
+    timing: Timing = field(default_factory=Timing)
     versions: dict[str, str]
     code: dict[str, int | str] = field(default_factory=dict)
     curves_checksum: str | None = None
@@ -91,8 +91,26 @@ class Result(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedResult(Result, Trained):
+class TrainedResult(Result):
     """A result of a command that trains networks."""
+
+    final: Final
+    sharp_drop: SharpDrops | None = None
+
+    @property
+    def trainings(self) -> Sequence[Endings]:
+        """Trainings by size, the largest last."""
+        raise NotImplementedError
+
+    @property
+    def coding(self) -> Sequence[Endings]:
+        """Trainings whose losses enter a codelength."""
+        return ()
+
+    @property
+    def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
+        """Training sizes and the test losses at each, an entry per seed; empty where there is one size alone."""
+        return ()
 
     def require_consistent(self) -> None:
         super().require_consistent()

@@ -1,7 +1,7 @@
 """Parts of result.json about trained networks (`harness.result`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
@@ -79,30 +79,6 @@ class Timing(Part):
     seconds: Seconds | None = None
     started: Seconds = 0.0
     stacking: Options | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained(Part):
-    """Parts that results of `train` and `mdl` share."""
-
-    final: Final
-    sharp_drop: SharpDrops | None = None
-    timing: Timing = field(default_factory=Timing)
-
-    @property
-    def trainings(self) -> Sequence[Endings]:
-        """Trainings by size, the largest last."""
-        raise NotImplementedError
-
-    @property
-    def coding(self) -> Sequence[Endings]:
-        """Trainings whose losses enter a codelength."""
-        return ()
-
-    @property
-    def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
-        """Training sizes and the test losses at each, an entry per seed; empty where there is one size alone."""
-        return ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import fnmatch
-import glob
 import logging
 import math
 import os
@@ -28,6 +27,7 @@ from erasure.store.lease import Lease, LeaseLostError
 from erasure.store.regular_files import regular, require_plain_folder
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
+from harness.run_ids import of_any_code
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Run:
 
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one only in its code."""
-        pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
+        pattern = f"{of_any_code(self.id)}/{RESULT}"
         with contextlib.suppress(OSError, ValueError):  # an unreadable other run must not stop this one
             latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
             runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)

@@ -14,9 +14,9 @@ from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.lease_holder import file_system_time, heartbeat
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step, seconds_spent
+from harness.run_ids import kind_of
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
-UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process computes these
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
 _MOST_READ = 20  # finished runs of a kind that an estimate reads; thousands would delay a launch
@@ -74,19 +74,19 @@ def state_of(directory: Path, now: float) -> State:
     return State("interrupted", detail, seconds_spent(directory))
 
 
-def mean_seconds(runs: Mapping[str, State]) -> dict[str, float]:
-    """Return the mean time of finished runs by `kind_of` their names."""
+def seconds_left(runs: Mapping[str, float], others: Mapping[str, State]) -> list[float]:
+    """Return the seconds that runs will take: the mean of finished runs of their kind, less what they have taken.
+
+    Args:
+        runs: seconds that each has taken, by id. Those of which no run of their kind has finished are left out.
+        others: states of runs, by id; finished ones count.
+    """
     took: dict[str, list[float]] = {}
-    for name, state in runs.items():
+    for run, state in others.items():
         if state.name == "finished":
-            took.setdefault(kind_of(name), []).append(state.seconds)
-    return {kind: mean(seconds) for kind, seconds in took.items()}
-
-
-def kind_of(run: str) -> str:
-    """Return command, dataset and model in a run's name: runs that share them take similar times."""
-    command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
-    return f"{command} {dataset} {model}"
+            took.setdefault(kind_of(run), []).append(state.seconds)
+    known = ((mean(took[kind]), spent) for run, spent in runs.items() if (kind := kind_of(run)) in took)
+    return [max(0.0, whole - spent) for whole, spent in known]
 
 
 def expected_time(runs: Sequence[Path]) -> str:
@@ -108,14 +108,9 @@ def expected_time(runs: Sequence[Path]) -> str:
         of_kind = finished.get(kind_of(path.name))
         if of_kind is not None and len(of_kind) < _MOST_READ and (path / RESULT).exists():
             of_kind.append(path)
-    now, begun = file_system_time(root), [run for run in runs if run.exists()]
-    states = {path.name: state_of(path, now) for path in (*begun, *itertools.chain(*finished.values()))}
-    took = mean_seconds(states)
-    known = [
-        max(0.0, took[kind_of(run.name)] - (states[run.name].seconds if run.name in states else 0.0))
-        for run in runs
-        if kind_of(run.name) in took
-    ]
+    now = file_system_time(root)
+    states = {path.name: state_of(path, now) for path in itertools.chain(*finished.values())}
+    known = seconds_left({run.name: state_of(run, now).seconds for run in runs}, states)
     if not known:
         return ""
     unknown = f"; no estimate for {len(runs) - len(known)}" if len(known) < len(runs) else ""

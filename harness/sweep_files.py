@@ -13,6 +13,7 @@ from typing import Any
 from conf.command_process import BAD_CONFIG, FAILED
 from conf.commands import config_of
 from conf.groups import CONF, folders
+from harness.run_ids import controls_of
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
@@ -160,7 +161,7 @@ class KeptTables:
         files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
         files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
         if len(self.runs) == 1:  # a single run is compared with its control, one of these
-            files += self.runs[0].parent.glob(f"{self.command}-*-control-*/result.json")
+            files += self.runs[0].parent.glob(f"{controls_of(self.command)}/result.json")
         # packages whose code makes the tables: mdl's have columns of train's
         packages = ("conf", "harness", *config_of(self.command).sections())
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]

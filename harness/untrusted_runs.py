@@ -14,16 +14,16 @@ import yaml
 
 from conf import Options
 from conf.check import LARGEST_WHOLE
-from conf.commands import COMMANDS, command_of_run, config_of
+from conf.commands import COMMANDS, config_of
 from conf.run_identity import without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
 from harness.result import Result, result_of
 from harness.run_directory import CONFIG, RESULT, STATE
+from harness.run_ids import command_of, require_run_id
 
 RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of them is a run's
-RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # see `harness.experiment.run_id`
 
 _LONGEST_LINE = 600  # characters of a remark
 _LARGEST_CONFIG = 2**18  # bytes; usually about 3,000
@@ -89,7 +89,7 @@ def read_config(directory: Path) -> Options:
         config = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(f"{CONFIG} is damaged ({' '.join(str(error).split())[:160]})") from error
-    require_config(config, command_of_run(directory.name))
+    require_config(config, command_of(directory.name))
     return without_retired(config)
 
 
@@ -111,21 +111,9 @@ def believed_result(values: Options, directory: Path) -> Result:
     result = result_of(values)
     result.require_consistent()
     require_run_id(directory.name)
-    if result.run_id != directory.name or not directory.name.startswith(f"{result.command}-"):
+    if result.run_id != directory.name or command_of(directory.name) != result.command:
         raise ValueError(f"is of the run {result.run_id[:200]!r}: give its directory that name")
     return result
-
-
-def require_run_id(name: str) -> None:
-    """Refuse a directory whose name is not that of a run.
-
-    Raises:
-        ValueError: names the directory.
-    """
-    if not RUN_ID.fullmatch(name):
-        raise ValueError(
-            f"{name[:_LONGEST_NAME]!r} is no run's name, which is COMMAND-DATASET-ERASER-MODEL-DIGITS-DIGITS"
-        )
 
 
 def require_config(config: Any, command: str) -> None:

@@ -63,11 +63,11 @@ def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
             from mdl.published_procedure import load as load_data
             from mdl.published_procedure import published as compute
         case LabelCode.REPLAY:
-            from mdl.block_code_run import load as load_data
+            from mdl.block_code import load as load_data
             from mdl.replay_code import replay as compute
         case LabelCode.BLOCKS:
-            from mdl.block_code_run import code_labels as compute
-            from mdl.block_code_run import load as load_data
+            from mdl.block_code import code_labels as compute
+            from mdl.block_code import load as load_data
     return load_data(experiment), compute
 
 

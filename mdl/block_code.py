@@ -1,32 +1,107 @@
 """Block-wise prequential code: train afresh on growing prefixes of the data, and sum the cost of the labels in bits.
 
-`mdl.codelength` and `python -m mdl` (`mdl.block_code_run`) both call `block_code`.
+`mdl.codelength` and `python -m mdl`, whose steps are training sizes, both call `block_code`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from erasure.progress import Display
+from harness.example_bits import save_coded_bits, save_test_bits
+from harness.experiment import Experiment, split_positions
+from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
-from mdl.coded_result import result_of_curve
-from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import Coded, Point
-from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes
+from harness.result import as_json, parsed
+from harness.result_fields import Timing
+from harness.run_directory import Run
+from mdl.coded_result import log_point, log_totals, result_of_curve
+from mdl.online_code import online_code_bits
+from mdl.result import MdlResult, Point
+from mdl.settings import MdlConfig, MdlSettings
+from mdl.training_sizes import chunk_sizes, warn_of_few
+from train import prepared_training
 from train.checkpoint import Checkpoints
 from train.device_images import DeviceImages
+from train.early_stopping import warn_of_unlike_validation
 from train.ensemble import Ensemble, Evaluation
 from train.epoch_trainer import EpochReport, Fit, fit_members
+from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings
 
 Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Evaluation], object]
+
+
+def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
+    """Prepare the data and the architecture, once the training sizes are known to fit.
+
+    Raises:
+        ValueError: as `chunk_sizes`.
+    """
+    labels, settings = split_positions(experiment)["train"].labels, experiment.config.mdl
+    k = len(labels.unique())
+    sizes = chunk_sizes(len(labels), settings, k)
+    if settings.code == "blocks":  # the other scores a network that it trains on all
+        warn_of_few(sizes, k)
+    return prepared_training.load(experiment)
+
+
+def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:
+    """Code the labels of the training split in a run, and store what each cost; return the result.
+
+    Sizes that an earlier, interrupted attempt has finished are taken from the run's directory.
+    """
+    settings = prepared.experiment.config.mdl
+    if settings.validation == "given":
+        instead = "mdl.validation=prefix stops them by training images"
+        warn_of_unlike_validation(prepared.dataset.certificate, instead)
+
+    def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
+        trained = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
+        log_point(logger, trained.point)
+        return trained
+
+    with Display(run.id) as display:
+        coded = block_code(
+            prepared.ensemble,
+            prepared.data,
+            prepared.num_classes,
+            prepared.seeds,
+            prepared.settings,
+            settings,
+            stack=prepared.stacking.stack,
+            checkpoints=prepared.checkpoints(run),
+            steps=step,
+            on_progress=display.update,
+            on_final=_saving(prepared, run),
+        )
+    run.save_curves(row for size in coded.trained for row in size.losses)
+    save_coded_bits(run, prepared.experiment, coded.orders, *coded.label_bits())
+    last = coded.trained[-1].losses  # of the whole dataset
+    log_loss_curves(logger, last)
+    curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
+    result = result_of_curve(
+        prepared, curve, coded.sizes, coded.total_bits, sharp_drop=sharp_drops(last), timing=timing
+    )
+    log_totals(logger, result)
+    return result
+
+
+def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
+    """Return a function that stores the networks trained on everything, and their losses on single test examples."""
+
+    def save(fitted: Fit, test: Evaluation) -> None:
+        save_test_bits(run, prepared.seeds, test.example_bits)
+        prepared.save_weights(run, fitted)
+
+    return save
 
 
 def computed(_: str, compute: Callable[[], Any]) -> Any:
@@ -43,28 +118,26 @@ class BlockCode:
     """The code of a training split's labels, an entry per seed.
 
     Attributes:
-        seeds: one per member.
         sizes: training sizes n_1 < ... < n_m = N.
         orders: the order in which each seed codes the examples, [S, N].
         num_classes: k.
-        parts: scores and loss curves by size; without test examples all but the last.
+        trained: scores and loss curves by size; without test examples all but the last.
     """
 
-    seeds: Sequence[int]
     sizes: Sequence[int]
     orders: Tensor
     num_classes: int
-    parts: Sequence["SizeTrained"]
+    trained: Sequence["SizeTrained"]
 
     @property
     def coding(self) -> Sequence["SizeTrained"]:
-        """The parts whose networks code labels."""
-        return self.parts[: len(self.sizes) - 1]
+        """The sizes whose networks code labels."""
+        return self.trained[: len(self.sizes) - 1]
 
     @property
     def total_bits(self) -> list[float]:
         """Codelength of all labels by seed, in bits."""
-        following = zip(*(part.point.ce_next_bits or () for part in self.coding), strict=True)
+        following = zip(*(size.point.ce_next_bits or () for size in self.coding), strict=True)
         return [online_code_bits(self.sizes, ce_next, self.num_classes) for ce_next in following]
 
     def label_bits(self) -> tuple[Tensor, Tensor]:
@@ -73,25 +146,11 @@ class BlockCode:
         Both are [S, N] in the order of the code. The first labels are sent with the uniform code, by no network.
         """
         uniform = torch.full((len(self.orders), self.sizes[0]), math.log2(self.num_classes))
-        bits = torch.cat([uniform, *(torch.tensor(part.coded_bits) for part in self.coding)], 1)
+        bits = torch.cat([uniform, *(torch.tensor(size.coded_bits) for size in self.coding)], 1)
         trained_on = torch.zeros(self.orders.shape[1], dtype=torch.int32)
         for n in self.sizes[:-1]:
             trained_on[n:] = n
         return bits, trained_on.expand_as(self.orders)
-
-    def result(self) -> Coded:
-        """Return codelengths, learning curve, final loss and the sharpest fall on the way there."""
-        curve = [part.point for part in self.parts]
-        calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
-        result = result_of_curve(curve, self.sizes, self.total_bits)
-        lengths = [online_code_bits(self.sizes, ce_next, self.num_classes) for ce_next in calibrated]
-        per_label = [bits / self.sizes[-1] for bits in lengths] or None
-        last = self.parts[-1].losses
-        by_seed = [[row for row in last if row.seed == seed] for seed in self.seeds]
-        drop = sharp_drops(
-            ([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in by_seed
-        )
-        return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)
 
 
 def block_code(
@@ -136,7 +195,7 @@ def block_code(
     train, test = data["train"], data["test"]
     sizes = chunk_sizes(len(train), settings, num_classes) if sizes is None else sizes
     orders = permutations(seeds, len(train)).to(train.labels.device)
-    parts: dict[int, SizeTrained] = {}
+    trained: dict[int, SizeTrained] = {}
     indices = range(len(sizes) if len(test) else len(sizes) - 1)
     progress = TrainingProgress(sizes[: len(indices)], training)
     for i in indices if settings.order == "smallest_first" else reversed(indices):
@@ -155,11 +214,11 @@ def block_code(
             )  # fmt: skip
             return score_size(fitted, data, orders[:, :n], orders[:, n:after], held_out, on_final)
 
-        parts[i] = steps(str(n), train_size)
+        trained[i] = steps(str(n), train_size)
         if checkpoints is not None:
             checkpoints.delete(f"{fitted_n}-")
-        progress.finish(i, max(parts[i].point.epochs))
-    return BlockCode(seeds, sizes, orders.cpu(), num_classes, [parts[i] for i in indices])
+        progress.finish(i, max(trained[i].point.epochs))
+    return BlockCode(sizes, orders.cpu(), num_classes, [trained[i] for i in indices])
 
 
 @dataclass(frozen=True)

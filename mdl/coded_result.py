@@ -2,44 +2,56 @@
 
 from collections.abc import Sequence
 from statistics import mean
+from typing import Any
 
+from harness.experiment import Prepared
 from harness.logger import Logger
+from harness.loss_curves import label_entropy_bits
 from harness.result_fields import Final
 from harness.statistics import Spread
-from mdl.codelength_and_power_law import fit_power_law
-from mdl.result import Coded, CodelengthBits, Point, published_units
+from mdl.online_code import online_code_bits, published_units
+from mdl.result import CodelengthBits, MdlResult, Point
 
 
-def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
+def result_of_curve(
+    prepared: Prepared, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float], **further: Any
+) -> MdlResult:
     """Compute the result of a learning curve and the codelengths of all labels, an entry per seed.
 
     Args:
+        prepared: the experiment.
         curve: a point for each size; the last size may lack one.
         sizes: training sizes n_1..n_m = N.
         total_bits: codelengths.
+        **further: other fields of the result.
     """
     last, coding = curve[-1], curve[: len(sizes) - 1]
     assert last.test_accuracy is not None
-    following = zip(*(point.ce_next_bits or () for point in coding), strict=True)
+    calibrated = zip(*(point.ce_next_calibrated_bits or () for point in coding), strict=True)
     tested = zip(*(point.ce_test_bits for point in coding), strict=True)
-    return Coded(
+    return MdlResult(
+        **prepared.result_fields(),
         mdl=CodelengthBits(
             bits_per_sample=[bits / sizes[-1] for bits in total_bits],
             total_bits=list(total_bits),
             published=[published_units(sizes, ce_test) for ce_test in tested],
+            calibrated_bits_per_sample=[
+                online_code_bits(sizes, ce_next, prepared.num_classes) / sizes[-1] for ce_next in calibrated
+            ]
+            or None,
         ),
         curve=list(curve),
-        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
         final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
+        label_entropy_bits=label_entropy_bits(prepared.dataset.splits["train"].labels),
+        **further,
     )
 
 
-def logged_result(logger: Logger, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
-    """Compute the result as `result_of_curve`, and log every size and the totals."""
-    for point in curve:
+def logged(result: MdlResult, logger: Logger) -> MdlResult:
+    """Log every size and the totals of a result, and return it."""
+    for point in result.curve:
         log_point(logger, point)
-    result = result_of_curve(curve, sizes, total_bits)
-    log_summary(logger, result)
+    log_totals(logger, result)
     return result
 
 
@@ -49,8 +61,8 @@ def log_point(logger: Logger, point: Point) -> None:
     logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
 
 
-def log_summary(logger: Logger, result: Coded) -> None:
-    """Log the totals."""
+def log_totals(logger: Logger, result: MdlResult) -> None:
+    """Log codelengths and final losses, means over seeds."""
     code = Spread.of(result.mdl.bits_per_sample)
     logger.summarise(
         {

@@ -21,7 +21,6 @@ from harness.results.run_labels import labels
 from harness.results.run_settings import model_of_row, setting
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
-from mdl.learning_curve_measures import measures_of
 from mdl.result import MdlResult
 from mdl.training_sizes import few_labels
 from train import final_losses_report
@@ -31,6 +30,19 @@ from train.final_losses_report import FINALS, results_of
 def _compression(entry: Row) -> Record:
     bits = values(entry, "bits_per_label")
     return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+
+
+def _above_control(row: Row, control: Row | None) -> Record:
+    """Return what the learning curves of a row say against its control's test losses, ε: docs/codes.md."""
+    coded = {seed: row["members"][seed] for seed in row["seed"] if isinstance(row["members"][seed][0], MdlResult)}
+    members = {} if control is None else control["members"]
+    epsilon = {seed: result.final.loss_bits[s] for seed, (result, s) in members.items()}
+    if not (coded and epsilon.keys() >= coded.keys()):
+        return {"surplus_bits": [None for _ in row["seed"]], "sample_complexity": None}
+    return {
+        "surplus_bits": [result.surplus_bits(s, epsilon[seed]) for seed, (result, s) in coded.items()],
+        "sample_complexity": max(result.sample_complexity(s, epsilon[seed]) for seed, (result, s) in coded.items()),
+    }
 
 
 def _sample_complexity(row: Row) -> float | str | None:
@@ -99,7 +111,7 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
         names: columns to show, of `COLUMNS`; the usual ones by default.
     """
     controls = comparison.controls
-    rows = [{**row, **measures_of(row, controls.get(row["model"]))} for row in comparison.rows]
+    rows = [{**row, **_above_control(row, controls.get(row["model"]))} for row in comparison.rows]
     return final_losses_report.table_of(
         replace(comparison, rows=rows), names or _USUAL, _CODELENGTHS, _ON_REQUEST, _notes
     )

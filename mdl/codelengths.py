@@ -19,6 +19,7 @@ from erasure.inputs import as_tensor, whole_numbers
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
+from harness.example_bits import by_example
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
 from mdl.block_code import block_code, ignored
@@ -273,12 +274,12 @@ def codelength(
                 options: Any = {"sizes": sizes, "stack": stack, "on_progress": on_progress}
                 if code == "replay":
                     replayed = replay_code(ensemble, data, seeds, trained, blocks.replay, **options)
-                    bits, total_bits = _in_place(replayed.bits, replayed.orders), replayed.bits.sum(1).tolist()
-                    curve = _curve_of(seeds, replayed.curve)
+                    bits, total_bits = by_example(replayed.bits, replayed.orders), replayed.bits.sum(1).tolist()
+                    curve = _curve(seeds, replayed.curve)
                 else:
                     coded = block_code(ensemble, data, k, seeds, trained, blocks, **options)
-                    bits, total_bits = _in_place(coded.label_bits()[0], coded.orders), coded.total_bits
-                    curve = _curve_of(seeds, [part.point for part in coded.parts])
+                    bits, total_bits = by_example(coded.label_bits()[0], coded.orders), coded.total_bits
+                    curve = _curve(seeds, [size.point for size in coded.trained])
     if test is None:
         curve = curve[curve["n"] < sizes[-1]].drop(columns="test_loss_bits", errors="ignore")
     entropy, costs = label_entropy_bits(z), bits.double().numpy()
@@ -342,27 +343,25 @@ def _by_kernel(
         coded = kernel_code(model, data, k, seeds, sizes, on_progress=show)
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
-    points = curve_of(sizes, coded)
-    curve = _curve(
-        seeds, sizes, loss_bits=[p.ce_next_bits for p in points], test_loss_bits=[p.ce_test_bits for p in points]
-    )
-    return _in_place(bits, orders), bits.sum(1).tolist(), curve
+    curve = _curve(seeds, curve_of(sizes, coded)).drop(columns="epochs")
+    return by_example(bits, orders), bits.sum(1).tolist(), curve
 
 
-def _in_place(bits: Tensor, orders: Tensor) -> Tensor:
-    """Return costs [S, N] in each seed's order at the examples' own places."""
-    return torch.empty_like(bits).scatter_(1, orders, bits)
-
-
-def _curve_of(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
-    return _curve(
-        seeds,
-        [point.n for point in points],
-        loss_bits=[point.ce_next_bits for point in points],
-        test_loss_bits=[point.ce_test_bits for point in points],
-        epochs=[point.epochs for point in points],
-        untrained=[point.untrained for point in points],
-    )
+def _curve(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
+    """Return a frame of a row per size and seed, of the columns of `Codelength.curve` that any size has."""
+    rows = [
+        {
+            "n": point.n,
+            "seed": seed,
+            "loss_bits": math.nan if point.ce_next_bits is None else point.ce_next_bits[s],
+            "test_loss_bits": point.ce_test_bits[s],
+            "epochs": point.epochs[s],
+            **({} if point.untrained is None else {"untrained": point.untrained[s]}),
+        }
+        for point in points
+        for s, seed in enumerate(seeds)
+    ]
+    return pd.DataFrame(rows)
 
 
 def _by_classifier(
@@ -436,15 +435,3 @@ def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
             )
         p[:, seen] = predicted * (len(seen) / k)
     return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)
-
-
-def _curve(seeds: Sequence[int], sizes: Sequence[int], **columns: Sequence[Sequence[Any] | None]) -> pd.DataFrame:
-    """Return a frame of a row per size and seed, of columns that have a list over seeds, or None, for each size."""
-    known = {name: values for name, values in columns.items() if any(at is not None for at in values)}
-    rows = [
-        {"n": n, "seed": seed}
-        | {name: math.nan if (at := values[i]) is None else at[s] for name, values in known.items()}
-        for i, n in enumerate(sizes)
-        for s, seed in enumerate(seeds)
-    ]
-    return pd.DataFrame(rows)

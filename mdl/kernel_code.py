@@ -16,15 +16,15 @@ from torch import Tensor
 from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display
-from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Part
 from harness.run_directory import Run
 from mdl.block_code import computed, ignored
-from mdl.coded_result import logged_result
-from mdl.result import Coded, Point
+from mdl.coded_result import logged, result_of_curve
+from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
 from mdl.training_sizes import chunk_sizes
 from models.kernel import KernelModel, Similarity
@@ -249,8 +249,8 @@ def require_memory(name: str, n: int, m: int, temporary_bytes: float, device: to
         )
 
 
-def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
-    """Code the training labels in each seed's order, the same as a network's; the command's fields of the result.
+def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> MdlResult:
+    """Code the training labels in each seed's order, the same as a network's; return the result.
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
@@ -262,7 +262,12 @@ def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     with Display(run.id) as display:
         data, k = prepared.data, prepared.num_classes
         coded = kernel_code(prepared.kernel, data, k, prepared.seeds, sizes, steps=step, on_progress=display.update)
-    return _finish(prepared, run, logger, sizes, coded)
+    bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
+    orders = torch.stack([permutation(seed, sizes[-1]) for seed in prepared.seeds])
+    known = torch.arange(sizes[-1], dtype=torch.int32).expand_as(orders)
+    save_coded_bits(run, prepared.experiment, orders, bits, known)
+    save_test_bits(run, prepared.seeds, torch.tensor([one.test_bits for one in coded]))
+    return logged(result_of_curve(prepared, curve_of(sizes, coded), sizes, bits.sum(1).tolist()), logger)
 
 
 def kernel_code(
@@ -343,15 +348,3 @@ def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
         )
         for i, (n, after) in enumerate(itertools.zip_longest(sizes, sizes[1:]))
     ]
-
-
-def _finish(
-    prepared: PreparedKernel, run: Run, logger: Logger, sizes: Sequence[int], coded: Sequence[SeedCoded]
-) -> Coded:
-    seeds, n = prepared.seeds, sizes[-1]
-    bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
-    orders = torch.stack([permutation(seed, n) for seed in seeds])
-    known = torch.arange(n, dtype=torch.int32).expand_as(orders)
-    save_coded_bits(run, bits_by_example(prepared.experiment, orders, bits, known))
-    save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
-    return logged_result(logger, curve_of(sizes, coded), sizes, bits.sum(1).tolist())

@@ -11,7 +11,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,12 +23,13 @@ from torch.nn import Parameter
 from erasure.progress import Display
 from harness.experiment import Experiment, Prepared, erased, network, split_positions
 from harness.logger import Logger
-from harness.loss_curves import CurveRow, MemberCurve, endings, label_entropy_bits, sharp_drops
+from harness.loss_curves import MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.result import as_json, parsed
 from harness.run_directory import Run
-from mdl.coded_result import logged_result
-from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import Coded, Point
+from mdl.block_code import SizeTrained
+from mdl.coded_result import logged, result_of_curve
+from mdl.online_code import online_code_bits
+from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
 from mdl.training_sizes import rounded_sizes, warn_of_few
 from models.classifier import Classifier, count_parameters
@@ -105,11 +106,11 @@ def load(experiment: Experiment[MdlConfig]) -> PublishedData:
     return PublishedData(experiment, dataset, images, labels, model.to(dtype))
 
 
-def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
+def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
     """Train every seed on each size but the last and score it on the last part of the training images.
 
     Returns:
-        The command's fields of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is
+        The result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is
         the online code's length, estimated with the losses on the test part.
     """
     seeds, settings = data.experiment.config.seeds, data.settings
@@ -122,7 +123,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
             *(f"{number:,}" for number in (short[-1], settings.max_epochs, settings.warmup_steps)),
         )
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
-    trained: list[list[SeedTrained]] = []
+    trained: list[list[SizeTrained]] = []
     with Display(run.id) as display:
         progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds], settings)
         for i, n in enumerate(sizes[:-1]):
@@ -130,16 +131,15 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
             for turn, seed in enumerate(seeds, i * len(seeds)):
                 show = functools.partial(_show, display, progress, turn)
                 train = functools.partial(_train, data, seed, sizes, i, checkpoints, show)
-                trained[-1].append(parsed(SeedTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
+                trained[-1].append(parsed(SizeTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
                 checkpoints.delete(f"{n}-{seed}-")
                 progress.finish(turn, trained[-1][-1].point.epochs[0])
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
-    last = [one.losses for one in trained[-1]]
-    drops = sharp_drops(([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in last)
+    drops = sharp_drops(row for one in trained[-1] for row in one.losses)
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
     totals = [online_code_bits(sizes, ce_test, len(data.dataset.class_names)) for ce_test in tested]
-    return replace(logged_result(logger, curve, sizes, totals), sharp_drop=drops)
+    return logged(result_of_curve(data, curve, sizes, totals, sharp_drop=drops), logger)
 
 
 def _show(display: Display, progress: TrainingProgress, turn: int, training: "PublishedTraining") -> None:
@@ -172,14 +172,6 @@ def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | Non
     return nats.to(precision or log_probabilities.dtype) / math.log(2)
 
 
-@dataclass(frozen=True)
-class SeedTrained:
-    """Scores and loss curve of one seed at one training size."""
-
-    point: Point
-    losses: list[CurveRow]
-
-
 def _train(
     data: PublishedData,
     seed: int,
@@ -187,7 +179,7 @@ def _train(
     i: int,
     checkpoints: Checkpoints,
     show: Callable[["PublishedTraining"], None],
-) -> SeedTrained:
+) -> SizeTrained:
     """Train one seed at size number i, on the first images of its order there.
 
     The last part of `sizes` tests it, what follows stops it.
@@ -214,7 +206,7 @@ def _train(
         test_accuracy=[accuracy],
         **endings([training.curve]),
     )
-    return SeedTrained(point, training.curve.rows(n))
+    return SizeTrained(point, training.curve.rows(n))
 
 
 class PublishedTraining:

@@ -7,19 +7,19 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.example_bits import bits_by_example, save_coded_bits, save_test_bits
+from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Timing
 from harness.run_directory import Run
-from mdl.coded_result import logged_result
-from mdl.result import Coded, Point
+from mdl.coded_result import logged, result_of_curve
+from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from mdl.training_sizes import chunk_sizes
@@ -34,8 +34,8 @@ from train.trainer import NonFiniteLossError, Trainer
 _AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/codes.md)
 
 
-def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
-    """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
+def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:
+    """Code every seed's labels in its order, each batch before it is learnt; return the result."""
     settings = prepared.experiment.config.mdl
     sizes = chunk_sizes(len(prepared.data["train"]), settings, prepared.num_classes)
     with Display(run.id) as display:
@@ -52,10 +52,10 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
         )
     starts = torch.tensor([0, *coded.ends])
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(coded.orders)
-    save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, coded.bits, trained_on))
+    save_coded_bits(run, prepared.experiment, coded.orders, coded.bits, trained_on)
     save_test_bits(run, prepared.seeds, coded.test_bits)
-    result = logged_result(logger, coded.curve, sizes, coded.bits.sum(1).tolist())
-    return replace(result, timing=Timing(stacking=asdict(prepared.stacking)))
+    total_bits, timing = coded.bits.sum(1).tolist(), Timing(stacking=asdict(prepared.stacking))
+    return logged(result_of_curve(prepared, coded.curve, sizes, total_bits, timing=timing), logger)
 
 
 @dataclass(frozen=True)

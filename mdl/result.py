@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from harness.result import LONGEST_ERROR, TrainedResult
-from harness.result_fields import Bits, Endings, Number, Part, Share, Trained, Whole
+from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
+from mdl.online_code import published_units
 
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
@@ -61,12 +62,12 @@ class CodelengthBits(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coded(Trained):
-    """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
+class MdlResult(TrainedResult):
+    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
 
     mdl: CodelengthBits
     curve: list[Point]
-    power_law: list[dict[str, Number] | None]
+    label_entropy_bits: Bits | None = None
 
     @property
     def trainings(self) -> Sequence[Endings]:
@@ -79,13 +80,6 @@ class Coded(Trained):
     @property
     def test_losses(self) -> Sequence[tuple[int, Sequence[float]]]:
         return [(point.n, point.ce_test_bits) for point in self.curve]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MdlResult(TrainedResult, Coded):
-    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
-
-    label_entropy_bits: Bits | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -107,6 +101,18 @@ class MdlResult(TrainedResult, Coded):
         """
         blocks = self.blocks(s)
         return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
+
+    def surplus_bits(self, s: int, epsilon: float) -> float:
+        """Return the SDL(ε) of seed number s, Σ_i max(loss_i - ε, 0) over the labels (Whitney et al. 2020)."""
+        return sum(labels * max(0.0, loss - epsilon) for labels, loss in self.blocks(s))
+
+    def sample_complexity(self, s: int, epsilon: float) -> float:
+        """Return the εSC, the least training size whose network costs ε or less per new label; infinite: above N.
+
+        New are the labels of the next block; after the last size, those of the test split (Whitney et al. 2020).
+        """
+        losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in self.curve)
+        return next((n for n, loss in losses if loss <= epsilon), math.inf)
 
     def require_consistent(self) -> None:
         super().require_consistent()
@@ -168,17 +174,3 @@ class MdlResult(TrainedResult, Coded):
     def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
         for point in self.curve:
             yield point.n, {c: values for c, name in _POINT.items() if (values := getattr(point, name)) is not None}
-
-
-def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:
-    """Return the unit of the paper's code and of its Table 16: Σ_i n_{i+1} CE_i / N over the sizes before the last.
-
-    It serves comparison with the paper's tables, and is not a codelength: sizes are cumulative, and all losses are of
-    one test set. With ten classes and ten sizes from 1,024 to N = 47,952, chance is 11.441. An untrained network's
-    loss in bfloat16 gives 11.409, which is the paper's 11.41 ± 0.00.
-
-    Args:
-        sizes: cumulative training sizes n_1..n_m = N.
-        ce_test_bits: CE_i of the model trained on n_i examples, on the test set, for i = 1..m-1.
-    """
-    return sum(n * bits for n, bits in zip(sizes[1:], ce_test_bits, strict=True)) / sizes[-1]

@@ -154,8 +154,8 @@ class SummaryCurves(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Information(Part):
-    """The fields of `python -m sample_info`; lists have an entry per seed.
+class InformationResult(Result):
+    """A result of `python -m sample_info`; lists have an entry per seed.
 
     Attributes:
         information: summaries of scores, by name of the score.
@@ -177,11 +177,6 @@ class Information(Part):
     attribution: dict[str, list[Attribution]] | None = None
     error_estimates: dict[str, list[ErrorEstimate]] | None = None
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
-
-
-@dataclass(frozen=True, kw_only=True)
-class InformationResult(Result, Information):
-    """A result of `python -m sample_info`."""
 
     def require_consistent(self) -> None:
         super().require_consistent()

@@ -12,14 +12,14 @@ from sample_info.pairwise_files import save_pairwise
 from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
-from sample_info.result import Information
+from sample_info.result import InformationResult
 from sample_info.scored_examples import Examples
 from sample_info.scores import score_examples
 from sample_info.training_problem import TrainingProblem
 
 
-def score(examples: Examples, run: Run, logger: Logger) -> Information:
-    """Score every example for every seed; return the section `information` of result.json.
+def score(examples: Examples, run: Run, logger: Logger) -> InformationResult:
+    """Score every example for every seed, and return the result.
 
     Writes scores.safetensors, scores.csv and scores.png into the run's directory, and on request
     pairwise-*.safetensors.

@@ -13,7 +13,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-import yaml
 from PIL import Image
 from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
@@ -30,13 +29,11 @@ from harness.result import read_result
 from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
 from harness.run_directory import Run
-from harness.run_state import State, state_of
+from harness.run_state import state_of
 from harness.sweep_files import Sweep, SweepJob
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
 from sample_info.report.between_runs import read_scores
-from scripts.manage_sweep.relaunch import launch_command
-from scripts.manage_sweep.status import SweepRun
 from train.checkpoint import Checkpoints
 
 _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
@@ -96,11 +93,6 @@ def _shown(place: Path) -> Read:
         raise ValueError(f"{_only(place)}: {error}") from error  # as the report shows it
 
 
-def _relaunched(place: Path) -> tuple[str, Any]:
-    words = launch_command(SweepRun(_only(place), State("failed")), Path("runs"))
-    return " ".join(words), words
-
-
 def _continued(place: Path) -> tuple[str, Any]:
     again = Run(place, _only(place).name)
     if again.result is None:
@@ -119,11 +111,6 @@ def _unfinished(place: Path) -> None:
     run = _finished(place)
     (run.directory / "result.json").unlink()
     run.fail(RuntimeError("the loss is not finite at epoch 17"))
-
-
-def _interrupted(place: Path) -> None:
-    config = _config("train.lr=0.007").plain
-    Run(place, "mdl-digits-leace-linear-0123456789").start(yaml.safe_dump(config, sort_keys=False))
 
 
 def _described(place: Path) -> tuple[str, Any]:
@@ -263,7 +250,6 @@ FORMATS: Sequence[Format] = (
     Format("result.json of a run", _finished, "*/result.json", _continued),
     Format("state.json", _unfinished, "*/state.json", _state),
     Format("config.yaml in the report", _unfinished, "*/config.yaml", _described, own_data=True),
-    Format("config.yaml for a relaunch", _interrupted, "*/config.yaml", _relaunched, own_data=True),
     Format("a sweep of one run", _write_sweep, "*.json", _sweep),
     Format("checkpoint", _write_checkpoints, "*/checkpoint-*.safetensors", _checkpoint),
     Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),

@@ -12,13 +12,12 @@ from PIL import Image
 
 from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
-from harness.experiment import run_id
-from harness.loss_curves import sharp_drops
+from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import Result, as_json, result_of
 from harness.results.read import StoredRun
 from harness.run_directory import Run
-from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import published_units
+from harness.run_ids import run_id
+from mdl.online_code import online_code_bits, published_units
 from train.result import TrainResult
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
@@ -89,7 +88,8 @@ def write_run(
     losses = [[min(3.3, scale * (30 / n) ** 0.1 * 1.6 + draw.gauss(0, 0.03)) for _ in seeds] for n in _SIZES]
     curves = [(n, s, _curve(bits, draw)) for n, each in zip(_SIZES, losses, strict=True)
               for s, bits in zip(seeds, each, strict=True)]  # fmt: skip
-    last = [(list(range(len(curve))), [bits for _, bits in curve]) for n, _, curve in curves if n == _SIZES[-1]]
+    last = [CurveRow(n, seed, epoch, *losses) for n, seed, curve in curves if n == _SIZES[-1]
+            for epoch, losses in enumerate(curve)]  # fmt: skip
     result = {
         "train_size": _SIZES[-1],
         "num_classes": 10,
@@ -229,7 +229,6 @@ def _mdl(losses: Sequence[Sequence[float]]) -> dict[str, Any]:
             "published": [published_units(_SIZES, column[:-1]) for column in columns],
         },
         "curve": curve,
-        "power_law": [None] * count,
         "final": {"loss_bits": list(losses[-1]), "accuracy": [0.5] * count, "train_loss_bits": list(losses[-1])},
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 PROCESSES = multiprocessing.get_context("forkserver")
 LIBRARY = ("pytest", "erasure.pipeline", "erasure.datasets.digits", "erasure.store.cache", "sklearn.datasets")
 # passed over where the library alone is installed
-HARNESS = ("tests.train.killed_run", "mdl.block_code_run", "mdl.replay_code")
+HARNESS = ("tests.train.killed_run", "mdl.block_code", "mdl.replay_code")
 PROCESSES.set_forkserver_preload([*LIBRARY, *HARNESS])
 
 

@@ -17,7 +17,7 @@ HEAVY = {
 }  # fmt: skip
 # what computes, and another command: a finished run has no use for them
 COMPUTING = {
-    "mdl.block_code_run",
+    "mdl.block_code",
     "mdl.kernel_code",
     "mdl.replay_code",
     "sample_info.scores_run",

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from matplotlib import pyplot
 
-from conf.groups import look_in
-
 ROOT = Path(__file__).parent.parent
 MODULE = re.compile(r'(?:PYTHONPATH="(\w+):\$PYTHONPATH" )?python -m (.*)')
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e-\d+)?")
@@ -49,7 +47,6 @@ def in_process(folder: str | None, command: str) -> str:
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(package if package.exists() else path.with_suffix(".py")), run_name="__main__")
     assert not ended.value.code
-    look_in([])  # the folder of its --config-dir is that of this command alone
     return printed.getvalue()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.result import TrainedResult
-from harness.result_fields import Bits, Endings, Number, Part, Share, Trained, Whole
+from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class CounterpartResult(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedOnce(Trained, Endings):
-    """The fields of `python -m train`; the label entropy is the best that a constant predictor can do."""
+class TrainResult(TrainedResult, Endings):
+    """A result of `python -m train`; the label entropy is the best that a constant predictor can do."""
 
     label_entropy_bits: Bits
     counterparts: dict[str, CounterpartResult] | None = None  # by name, the test images first
@@ -37,11 +37,6 @@ class TrainedOnce(Trained, Endings):
     @property
     def trainings(self) -> Sequence[Endings]:
         return [self]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainResult(TrainedResult, TrainedOnce):
-    """A result of `python -m train`."""
 
     def by_seed(self) -> dict[str, Sequence[Any]]:
         return super().by_seed() | {"label_entropy_bits": [self.label_entropy_bits] * len(self.seeds)}

@@ -16,12 +16,12 @@ from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
-from train.result import TrainedOnce
+from train.result import TrainResult
 from train.settings import TrainConfig
 
 
-def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
-    """Train every seed on the whole training split and return the command's fields of the result.
+def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainResult:
+    """Train every seed on the whole training split and return the result.
 
     These trainings, and their weights, are those of the last size of a prequential run with the same options.
     """
@@ -65,10 +65,11 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         end_train_loss_bits=fitted.score(train, weights=fitted.last).bits.tolist(),
     )
     logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in per_seed(final)})
-    return TrainedOnce(
+    return TrainResult(
+        **prepared.result_fields(),
         final=final,
         label_entropy_bits=label_entropy_bits(train.labels),
-        sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
+        sharp_drop=sharp_drops(losses),
         counterparts=results_of(fitted.counterparts, spectra, prepared.seeds),
         timing=Timing(stacking=asdict(prepared.stacking)),
         **endings(fitted.curves),

@@ -15,6 +15,7 @@ from harness.example_bits import error_over_examples, read_test_bits
 from harness.results.frames import pair_id
 from harness.results.read import StoredRun
 from harness.run_directory import RESULT, Run
+from harness.run_ids import controls_of
 from harness.statistics import Difference, Spread, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
@@ -79,7 +80,7 @@ def control_beside(run: StoredRun) -> StoredRun | None:
     Its options may differ: the paper's procedure trains erased images at other rates. None if there is no control.
     """
     found: list[StoredRun] = []
-    for path in run.directory.parent.glob(f"{run.command}-*-control-*/{RESULT}"):
+    for path in run.directory.parent.glob(f"{controls_of(run.command)}/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
             if (result := Run(path.parent.parent, path.parent.name).result) is not None:
                 found.append(StoredRun.finished(result, path.parent))

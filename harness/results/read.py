@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conf import Options
-from conf.commands import command_of_run
 from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import Result
 from harness.run_directory import RESULT, whole_curves
+from harness.run_ids import command_of, require_run_id
 from harness.run_state import read_state
-from harness.untrusted_runs import Note, believed_result, read_config, require_run_id, run_directories
+from harness.untrusted_runs import Note, believed_result, read_config, run_directories
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class StoredRun:
 
     @property
     def command(self) -> str:
-        return command_of_run(self.id) if self.result is None else self.result.command
+        return command_of(self.id) if self.result is None else self.result.command
 
     @property
     def seeds(self) -> Sequence[int]:

@@ -6,16 +6,15 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from conf import Options
-from conf.commands import COMMANDS, config_of
+from conf.commands import config_of
 from harness.result import TrainedResult
 from harness.results.frames import data_of
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, display_name, labels
-from harness.results.run_settings import as_text, setting, setting_of_table, whole, without_paths
+from harness.results.run_settings import as_text, setting, setting_of_table, without_paths
 from harness.results.table import file_name
 
 _PLACES = ("root", "path")  # options that name a dataset's folder or file
-_NOUNS = {"train": "training", "mdl": "code"}  # sections, where headings name their presets; others by their names
 
 
 class TableNames(NamedTuple):
@@ -26,7 +25,7 @@ class TableNames(NamedTuple):
         dataset: of its runs.
         setting: how they train and code, "train=quick, mdl=quick".
         title: all three, "mdl: CIFAR-10, train=quick, mdl=quick".
-        heading: the same as people write it, "CIFAR-10, quick".
+        heading: dataset and presets as people write them, "CIFAR-10, quick"; the title where tables share it.
         table: the name of its files, such as mdl-cifar10-train-quick.
     """
 
@@ -55,16 +54,15 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
     datasets = [_in_full(of_datasets[first], described[first]) for first in firsts]
     files = [file_name(str(_in_full(label, described[i]))) for (label, _), i in zip(divided, firsts, strict=True)]
     files = [name if files.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(files)]
-    headings = _headings(
-        [
-            (group[0].command, dataset, _place(described[first]) or dataset.name, settings[first])
-            for group, dataset, first in zip(groups, datasets, firsts, strict=True)
-        ]
-    )
+    headings = [
+        _heading(group[0].command, _place(described[first]) or dataset.name, settings[first])
+        for group, dataset, first in zip(groups, datasets, firsts, strict=True)
+    ]
     named = []
     for group, dataset, heading, name in zip(groups, datasets, headings, files, strict=True):
         command, text = group[0].command, _setting_text(group)
         title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
+        heading = heading if headings.count(heading) == 1 else title
         named.append((TableNames(command, dataset, text, title, heading, name), group))
     return named
 
@@ -118,38 +116,18 @@ def _described(run: StoredRun, train_size: int | None) -> Options:
     return options | ({"train_size": size} if size else {}) | folder
 
 
-def _headings(tables: Sequence[tuple[str, Label, str, Options]]) -> list[str]:
-    """Return a heading for each table as people write it: "CIFAR-10, quick".
-
-    Where two would be equal, the command and then the options in which the tables differ tell them apart.
+def _heading(command: str, name: str, setting: Options) -> str:
+    """Return a heading as people write it: "CIFAR-10, quick"; presets other than `default` that differ have both names.
 
     Args:
-        tables: the command, the dataset, its name or that of the folder or file that holds it, and the setting of each.
+        command: of the runs.
+        name: of the dataset, or of the folder or file that holds it.
+        setting: of the runs.
     """
-    names = [display_name(name).replace("_", " ") for _, _, name, _ in tables]
-    shown = [f"{name[:1].upper()}{name[1:]}" for name in names]
-    short = [
-        ", ".join(filter(None, [name, _presets(command, of)]))
-        for name, (command, *_, of) in zip(shown, tables, strict=True)
-    ]
-    headings = [
-        heading if short.count(heading) == 1 else f"{heading}: {COMMANDS[command].tables}"
-        for heading, (command, *_) in zip(short, tables, strict=True)
-    ]
-    options = [{**dict(dataset.options), **of} for _, dataset, _, of in tables]
-    told_apart = []
-    for heading, mine in zip(headings, options, strict=True):
-        alike = [theirs for other, theirs in zip(headings, options, strict=True) if other == heading]
-        unlike = {key: value for key, value in mine.items() if any(one.get(key) != value for one in alike)}
-        options_text = ", ".join(f"{key.rpartition('.')[2]}={whole(value)}" for key, value in unlike.items())
-        told_apart.append(f"{heading} ({options_text})" if options_text else heading)
-    return told_apart
-
-
-def _presets(command: str, setting: Options) -> str:
-    """Return the presets of sections other than `default`: "quick" of all, or "paper training, quick code"."""
+    shown = display_name(name).replace("_", " ")
     presets = {section: setting[section] for section in config_of(command).table_sections() if section in setting}
     if len({*presets.values()}) == 1:
-        presets = {"": next(iter(presets.values()))}
-    named = (f"{preset} {_NOUNS.get(section, section)}" for section, preset in presets.items() if preset != "default")
-    return ", ".join(map(str.strip, named))
+        named = {*presets.values()} - {"default"}
+    else:
+        named = [f"{section}={preset}" for section, preset in presets.items() if preset != "default"]
+    return ", ".join([f"{shown[:1].upper()}{shown[1:]}", *named])

@@ -17,7 +17,7 @@ from harness.results.table import csv_cell
 from sample_info.data_summarization import Curve
 from sample_info.report.suspicious_examples import by_suspicion
 from sample_info.report.thumbnails import thumbnails
-from sample_info.result import Attribution, Information
+from sample_info.result import Attribution, InformationResult
 from sample_info.scored_examples import Examples
 from sample_info.scores import Scores
 
@@ -47,7 +47,7 @@ def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
 
 
 def save_scores(
-    directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: Information
+    directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: InformationResult
 ) -> None:
     """Write scores.safetensors (a row per seed), scores.csv (a row per seed and example) and figures.
 

@@ -10,18 +10,19 @@ from torch import Tensor
 from sample_info.agreement import auroc, pearson, with_references
 from sample_info.data_summarization import Curve
 from sample_info.report.save_scores import Scored, by_name
-from sample_info.result import Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
+from sample_info.result import Group, InformationResult, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.scored_examples import Examples
 from sample_info.settings import SummarySettings
 
 
-def information_of(examples: Examples, scored: Sequence[Scored]) -> Information:
-    """Return the part of result.json about scores; lists have an entry per seed."""
+def information_of(examples: Examples, scored: Sequence[Scored]) -> InformationResult:
+    """Return the result of a run from the scores of its seeds."""
     summaries = [{name: _summary_of(values, examples) for name, values in one.scores.nats.items()} for one in scored]
     estimates = [
         {f"{name}_nats": estimate.described for name, estimate in one.scores.error_estimates.items()} for one in scored
     ]
-    return Information(
+    return InformationResult(
+        **examples.result_fields(),
         information=by_name(summaries),
         network=LinearizedAccuracy(
             train_accuracy=[one.train_accuracy for one in scored],

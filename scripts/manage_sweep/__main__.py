@@ -1,8 +1,7 @@
-"""Show the state of a sweep from disk, print the commands for unfinished runs, and delete failed ones.
+"""Show the state of a sweep from disk, and delete failed runs. To continue a sweep, launch its command again.
 
 python -m scripts.manage_sweep status runs/                                   every run below runs/
 python -m scripts.manage_sweep status runs/ -- eraser=control,leace seeds=[0] the runs of a sweep, also missing ones
-python -m scripts.manage_sweep status runs/ --retry-failed -- OVERRIDES       the commands for unfinished runs
 python -m scripts.manage_sweep discard runs/                                  failed runs; --yes deletes them
 
 Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if all runs have finished.
@@ -11,7 +10,6 @@ Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if al
 import argparse
 import functools
 import logging
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ from pathlib import Path
 from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.commands import config_of
-from conf.groups import look_in, user_folders
+from conf.groups import without_config_dir
 from conf.terminal import printable, show_log
 from erasure.store.regular_files import DamagedFileError
 from harness.device_and_precision import pick_device
@@ -27,20 +25,14 @@ from harness.run_directory import RESULT, Run
 from harness.run_state import read_state
 from scripts.command_line import argument_parser, runs_folder
 from scripts.commands import COMMANDS, command_named
-from scripts.manage_sweep.relaunch import launch_command
-from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status, unfinished
-
-_FROM_DISK = (
-    "derived from the directories, whose files a run continues from: run these if you trust who wrote them, "
-    "with the cache_dir= and logger.* that you want"
-)
+from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _options(words)
-    command, overrides = _of_command(look_in(overrides))
+    command, overrides = _of_command(without_config_dir(overrides)[0])
     show_log(logging.WARNING)
     return exit_code(functools.partial(_status, options, command, overrides), command, overrides)
 
@@ -57,8 +49,6 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
     if device_unset and any(run.state.name == "missing" for run in runs):
         device = pick_device("auto").type
         print(f"device=auto is {device} here; elsewhere train.precision=auto may make other runs: set device=…")
-    if options.retry_failed:
-        return _print_commands(unfinished(runs), options.runs, command, overrides)
     return 0 if all(run.state.name == "finished" for run in runs) else 1
 
 
@@ -66,13 +56,10 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argument_parser("manage_sweep", __doc__)
     parser.add_argument("action", choices=["status", "discard"])
     parser.add_argument("runs", type=runs_folder, help="the sweep's runs_dir")
-    parser.add_argument("--retry-failed", action="store_true", help="print the commands for unfinished runs")
     parser.add_argument(
         "--yes", action="store_true", help="with discard: delete the failed runs, do not only list them"
     )
     options = parser.parse_args(words)
-    if options.action == "discard" and options.retry_failed:
-        parser.error("--retry-failed goes with status")
     if options.action == "status" and options.yes:
         parser.error("--yes goes with discard")
     return options
@@ -82,37 +69,6 @@ def _of_command(words: list[str]) -> tuple[str, list[str]]:
     """Return command and overrides of a command line, or of its end; mdl if it names no command."""
     words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
     return (words[0], words[1:]) if words and words[0] in COMMANDS else ("mdl", words)
-
-
-def _print_commands(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Sequence[str]) -> int:
-    """Print the commands for unfinished runs; with a launcher it is the sweep's command. Return the exit code.
-
-    A run whose command cannot be derived from disk is named and left out. Nothing is launched: run directories may be
-    somebody else's, and to continue one is to believe its files.
-    """
-    if not left:
-        print("nothing is left to do")
-        return 0
-    if any(override.startswith("hydra/launcher=") for override in overrides):
-        commands = [
-            ["python", "-m", command, "-m", *(f"--config-dir={folder}" for folder in user_folders()), *overrides]
-        ]
-        print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
-    else:
-        commands = []
-        for run in left:
-            try:
-                commands.append(launch_command(run, runs_dir))
-            except ValueError as error:
-                print(printable(str(error)), file=sys.stderr)
-        lost = len(left) - len(commands)
-        cannot = f", {lost} of which cannot be launched from here" if lost else ""
-        print(f"{len(left)} jobs are left{cannot}{':' if commands else ''}")
-    if commands and any(run.overrides is None for run in left):
-        print(_FROM_DISK)
-    for words in commands:
-        print(shlex.join(words))
-    return 1
 
 
 def _discard(runs: Sequence[SweepRun], *, delete: bool) -> None:

@@ -3,9 +3,8 @@
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from rich import box
 from rich.table import Table
@@ -16,20 +15,18 @@ from conf.terminal import printable
 from erasure.progress import console, duration
 from erasure.store.lease_holder import file_system_time
 from harness.command import Command
-from harness.run_state import UNFINISHED, Name, State, kind_of, mean_seconds, state_of
+from harness.run_ids import RUN_ID
+from harness.run_state import Name, State, seconds_left, state_of
 from harness.sweep_files import Sweep
-from harness.untrusted_runs import RUN_ID
 
 _SHOWN = 50  # lines per state
 
 
-@dataclass(frozen=True)
-class SweepRun:
-    """A run's directory, its state, and its overrides, if known from a sweep."""
+class SweepRun(NamedTuple):
+    """A run's directory and its state."""
 
     directory: Path
     state: State
-    overrides: list[str] | None = None
 
 
 def on_disk(root: Path) -> list[SweepRun]:
@@ -51,7 +48,7 @@ def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[Swe
     if missing := [name for name, state in states.items() if state.name == "missing"]:
         refused = _refused(root)
         states |= {name: State("failed", refused[name]) for name in missing if name in refused}
-    return [SweepRun(root / name, states[name], job) for name, job in jobs.items()]
+    return [SweepRun(root / name, states[name]) for name in jobs]
 
 
 def _refused(root: Path) -> dict[str, str]:
@@ -66,11 +63,6 @@ def _refused(root: Path) -> dict[str, str]:
 def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Return the overrides of a sweep's runs, by run id; equal jobs count once."""
     return {command.run_directory(config).name: job for job, config in jobs_of(command.name, overrides)}
-
-
-def unfinished(runs: Sequence[SweepRun]) -> list[SweepRun]:
-    """Return the runs without a result that no process works on."""
-    return [run for run in runs if run.state.name in UNFINISHED]
 
 
 def print_status(runs: Sequence[SweepRun]) -> None:
@@ -95,13 +87,14 @@ def cost(runs: Sequence[SweepRun]) -> str:
 
     A run takes the mean of finished runs of its dataset and model, less the time it has used. Failed runs do not count.
     """
-    took = mean_seconds({run.directory.name: run.state for run in runs})
-    if not took:
+    finished = {run.directory.name: run.state for run in runs if run.state.name == "finished"}
+    if not finished:
         return ""
-    used = sum(run.state.seconds for run in runs if run.state.name == "finished")
-    left = [run for run in runs if run.state.name in ("running", "interrupted", "missing")]
-    kinds = [(kind_of(run.directory.name), run.state.seconds) for run in left]
-    known = [max(0.0, took[kind] - spent) for kind, spent in kinds if kind in took]
+    used = sum(state.seconds for state in finished.values())
+    left = {
+        run.directory.name: run.state.seconds for run in runs if run.state.name in ("running", "interrupted", "missing")
+    }
+    known = seconds_left(left, finished)
     line = f"device time: {duration(used)} used by finished runs"
     if known:
         at_once = max(1, sum(run.state.name == "running" for run in runs))

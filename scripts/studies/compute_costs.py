@@ -24,7 +24,7 @@ from conf import Options
 from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.compose import composed, jobs_of
-from conf.groups import look_in
+from conf.groups import without_config_dir
 from conf.run_identity import identifying
 from conf.schema import plain, validate
 from conf.target_class import Target
@@ -206,7 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
     parser.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
     parser.add_argument("--terabytes", type=float, help="a second, of its memory")
-    chosen = parser.parse_intermixed_args(look_in(sys.argv[1:] if arguments is None else arguments))
+    words, _ = without_config_dir(sys.argv[1:] if arguments is None else arguments)
+    chosen = parser.parse_intermixed_args(words)
     if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
         parser.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
     return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)

@@ -25,7 +25,7 @@ from scripts.studies.killed_tasks import KilledTasks
 # with everything imported, they fork a task fast
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["mdl.block_code_run", "sample_info.scores_run", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"]
+    ["mdl.block_code", "sample_info.scores_run", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"]
 )
 
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

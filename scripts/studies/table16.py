@@ -34,7 +34,8 @@ from harness.results.table import Table
 from harness.run_directory import CURVES
 from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
-from mdl.result import MdlResult, published_units
+from mdl.online_code import published_units
+from mdl.result import MdlResult
 from scripts.command_line import argument_parser, runs_folder
 from train.published_rates import LEARNING_RATES
 

@@ -29,21 +29,11 @@ CASES = {
         "unknown model=mlp option widht: did you mean width? choose from activation,",
     ),
     "added key": (["+foo=1"], "unknown key foo: choose from cache_dir, dataset, device,"),
-    "added option": (
-        ["+model.widht=64"],
-        "unknown key model.widht: did you mean width? choose from activation, depth,",
-    ),
-    "option with a needless +": (
-        ["+model.width=32"],
-        "+model.width=32: model.width is there already: leave out the +, model.width=32",
-    ),
-    "deleted option that is mistyped": (["~model.widht"], "~model.widht: unknown model=mlp option widht: did you mean"),
     "mistyped choice": (
         ["eraser=laece"],
         "unknown eraser=laece: did you mean leace? choose from alf_qleace, control",
     ),
     "choice by another name": (["eraser=none"], "unknown eraser=none: did you mean control?"),
-    "choice as it is printed": (["eraser=ALF-QLEACE"], "unknown eraser=ALF-QLEACE: did you mean alf_qleace?"),
     "blank after a comma": (
         ["-m", "eraser=control,", "leace"],
         "eraser=control,: no blank after the comma: eraser=control,leace",
@@ -56,36 +46,19 @@ CASES = {
     ),
     "mistyped group": (["modle=mlp"], "unknown key modle: did you mean model? choose from"),
     "experiment without -m": (["+experiment=digits_all"], "an experiment is a sweep: add -m"),
-    "option of another choice": (
-        ["model=linear", "model.width=3"],
-        "unknown model=linear option width: choose from degree, sketch",
-    ),
-    "not a number": (["train.lr=fast"], "train.lr=fast: must be a number"),
-    "not a choice": (["model.activation=tanh"], "model.activation=tanh: must be 'relu', 'gelu' or 'swiglu'"),
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
-    "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
     "seeds not a list": (["seeds=5"], 'seeds=5: must be a list: write "seeds=[5]", with commas between'),
     "seeds as a sweep": (["seeds=0,1"], 'seeds=0,1: must be a list: write "seeds=[0,1]"'),
-    "removed option": (["~model.width"], "model.width is missing: set it with model.width=VALUE"),
     "mandatory value": (["dataset=image_folder"], "dataset.root is missing: set it with dataset.root=VALUE"),
     "mistyped option of a part": (
         ["dataset=mnist_svhn", "dataset.parts.mnist.rot=x"],
         "unknown dataset=mnist_svhn option parts.mnist.rot: did you mean parts.mnist.root? choose from parts.mnist.",
     ),
-    "no such part": (
-        ["dataset=mnist_svhn", "dataset.parts.minst.root=x"],
-        "unknown dataset=mnist_svhn option parts.minst: did you mean parts.mnist? choose from parts.mnist, parts.svhn",
-    ),
     "part that is not here": (
         ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
         "dataset mnist is not in /nowhere: fetch it with "
         "python -m scripts.prepare_dataset dataset=mnist dataset.root=/nowhere",
-    ),
-    "missing repository of the hub": (
-        ["dataset=cifarnet"],
-        "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
-        "python -m scripts.prepare_dataset dataset=cifarnet",
     ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
@@ -101,25 +74,17 @@ CASES = {
         ["model=linear", "model._target_=erasure.LeaceEraser"],
         "_target_=erasure.LeaceEraser: must be a subclass of models.classifier.Model",
     ),
-    "not ours to import": (
-        ["model._target_=subprocess.Popen"],
-        "_target_=subprocess.Popen: must be a subclass of models.classifier.Model, this project's or yours",
-    ),
     "mistyped flag": (["--config-dri=x"], "unknown option --config-dri: did you mean config-dir? choose from cfg, "),
     "flag without its value": (["-cd", "-c=job"], "argument --config-dir/-cd: expected one argument (see --help)"),
-    "no value of a flag": (["--cfg=foo"], "argument --cfg/-c: invalid choice: 'foo' (choose from "),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "configuration of another command": (
         ["mdl=quick", "--config-name", "train"],
         "--config-name=train: python -m mdl composes mdl.yaml: start python -m train instead",
     ),
-    "configuration of no command": (["-cn=nope"], "--config-name=nope: python -m mdl composes mdl.yaml: leave it out"),
     "nothing before =": (["=1"], "=1: nothing is named before the =: write KEY=VALUE, e.g. model=mlp (see --help)"),
-    "number of an experiment": (["+experiment=1"], "unknown experiment=1: choose from attribution, "),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
     "comma at the end": (["-m", "eraser=leace,"], "eraser=leace,: a value is missing beside a comma"),
-    "too many": (["train.betas=[0.9,0.9,0.9]"], "train.betas=[0.9, 0.9, 0.9]: must be a list of at most 2"),
     "no folder": (["runs_dir="], "runs_dir=: names no folder: choose one, runs_dir=FOLDER"),
     "no name": (["dataset.name="], "dataset.name=: must be a text, and not empty"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
@@ -148,14 +113,6 @@ CASES = {
         ["train=published", "model=linear"],
         "train.lr=published: the paper's code has none for model=linear: choose from convnextv2, lenet, lenet_pub",
     ),
-    "nothing for the eraser": (
-        ["train=published", "eraser=random_edit"],
-        "train.lr=published: the paper's code has none for eraser=random_edit: choose from alf_qleace, control, ",
-    ),
-    "published rate of another procedure's option": (
-        ["train.patience_steps=published"],
-        "train.patience_steps=published: must be a whole number",
-    ),
     "reference to nothing": (
         ["train.lr=${train.rate}"],
         "train.lr: Interpolation key 'train.rate' not found",
@@ -164,19 +121,13 @@ CASES = {
         ["dataset.test_fraction=0.999999"],
         "dataset.test_fraction=0.999999: holds out 1,797 of the 1,797 examples of digits for testing, and at least 1",
     ),
-    "nothing held out": (
-        ["dataset.test_fraction=1e-9"],
-        "dataset.test_fraction=1e-09: holds out 0 of the 1,797 examples",
-    ),
     "same run twice": (
         ["-m", "seeds=[0],[0]"],
         "seeds=[0] logger.mode=disabled: is the same run as seeds=[0] logger.mode=disabled: name one",
     ),
     "device without data": (["device=meta"], "device=meta: computes nothing here; choose auto, cpu, cuda or cuda:N"),
     "sweep of nothing": (["-m", "hydra.sweeper.params=5"], "hydra.sweeper.params=5: Hydra cannot use this value"),
-    "Hydra's own launcher": (["-m", "hydra/launcher=basic"], "hydra/launcher=basic: choose how a sweep runs by name: "),
     "null as a choice": (["eraser=null"], "unknown eraser=null: choose from alf_qleace, "),
-    "dictionary as a list": (["seeds={a:1}"], "seeds={a:1}: Cannot merge DictConfig with ListConfig"),
     "section alone": (["--package=train"], "--package=train: goes with --cfg"),
     "help on no choice": (["--help", "model=nope"], "unknown model=nope: choose from cnn, "),
     "processes not a number": (
@@ -241,7 +192,7 @@ def test_arguments_of_what_scores_are_told_as_keys(command) -> None:
     assert line == "sample_info.training.learning_rate=9: gradient descent diverges"
 
 
-@pytest.mark.parametrize("root", ["~/pictures", "données", "a=b", "a#b", "a(b)", "it's", 'say "x"', "日本/a;b", "a,é"])
+@pytest.mark.parametrize("root", ["~/pictures", "it's", 'say "x"', "日本/a;b", "a,é"])
 def test_a_path_that_hydra_cannot_read_is_shown_with_the_quotes_that_help(command, root: str) -> None:
     refused = command(TRAIN, "dataset=image_folder", f"dataset.root={root}")
     assert refused.code == 2
@@ -266,7 +217,6 @@ def test_a_path_with_a_comma_may_be_one_value(command) -> None:
 BROKEN = {
     "lr: [1": "line 2: no valid YAML (expected ',' or ']', but got '<stream end>')",
     "lr: 1\nlr: 2": "line 2: no valid YAML (found duplicate key lr)",
-    "\tlr: 1": "line 1: no valid YAML (found character '\\t' that cannot start any token)",
 }
 
 
@@ -283,13 +233,9 @@ def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> Non
 
 
 NO_NAMES = {
-    "": "has no sections: write names: {leace: 'LEACE'}, or delete the file",
-    "names:": "names has no entries: write names: {leace: 'LEACE'}, or leave it out",
-    "names: {leace: 5}": "names: leace is 5, and must be a text: put it in quotes, leace: '5'",
-    "names: {leace: [a]}": "names: leace is ['a'], and must be a text: write names: {leace: 'LEACE'}",
-    "names: {5: a}": "names: the name 5 is no text: put it in quotes, '5'",
-    "name: {leace: a}": "unknown section name: did you mean names? choose from eraser_colours, names",
-    "eraser_colours: {a: blu}": "eraser_colours: a is blu, and must be a colour of Matplotlib: '#0072B2', 'red'",
+    "": "has no sections: write names: {leace: LEACE}, or delete the file",
+    "names: {leace: 5}": "names[leace]=5: must be a text",
+    "eraser_colours: {a: blu}": "eraser_colours: a is blu, and no colour of Matplotlib, as 'red'",
     "\xff": "is no text in UTF-8 (invalid start byte): save it again",
 }
 
@@ -331,9 +277,7 @@ def test_damaged_files_are_named_with_the_command_that_fetches_them(
     "overrides",
     [
         ["dataset=cifar10", "dataset.root=/no where"],
-        ["dataset=cats_vs_dogs", "dataset.name=pets", "dataset.normalize=zscore"],
         ["dataset=hf", "dataset.path=a/b", "dataset.test_split=null", "dataset.size=8"],
-        ["dataset=mnist", "dataset.root='été, it\\'s'"],
         ["dataset=mnist", 'dataset.root="a=b#c \\"d\\""'],
     ],
 )
@@ -362,9 +306,7 @@ def test_arguments_of_the_library_are_told_as_keys() -> None:
 
 OPTIONS = {
     "alf_qleace target=2": "target=2.0: a fraction between 0 and 1",
-    "gradient_orders order=2": "order=2: must be at least 3",
     "gradient_orders weights=[nan,1,1]": "eraser.weights[0]=nan: must be a finite number",
-    "random num_directions=-1": "num_directions=-1: must be at least 0",
     "random_edit edit_size=2": "edit_size=2: a projection edits between 0 and 1",
 }
 
@@ -385,7 +327,6 @@ TOO_LONG = [
     ["eraser=leace", f"dataset.name={LONG}"],
     [f"runs_dir={LONG}"],
     [f"eraser={LONG}"],
-    ["dataset=arrays", f"dataset.path={LONG}.npz"],
 ]
 
 

@@ -70,8 +70,6 @@ def test_disabled_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "words", "mode", "project"),
     [
-        ({}, [], "offline", "erasure-mdl"),
-        ({"WANDB_MODE": "disabled"}, [], "disabled", "erasure-mdl"),
         ({"WANDB_MODE": "online", "WANDB_PROJECT": "thesis"}, [], "online", "thesis"),
         ({"WANDB_MODE": "disabled", "WANDB_PROJECT": "thesis"}, ["logger.mode=offline"], "offline", "thesis"),
     ],
@@ -204,7 +202,7 @@ def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
         {"n": n, "ce_next_bits": following, "ce_test_bits": both, "epochs": [3, 4]}
         for n, following in ((5, both), (10, None))
     ]
-    result = made_up("mdl-x", command="mdl", seeds=[0, 1], mdl=code, curve=points, power_law=[None, None])
+    result = made_up("mdl-x", command="mdl", seeds=[0, 1], mdl=code, curve=points)
     with logger(tmp_path) as logged:
         logged.image("examples/test", lambda: torch.zeros(64, 128, 1, dtype=torch.uint8), "a, b")
         logged.image("examples/vectors", lambda: torch.zeros(64, 256, 12, dtype=torch.uint8), "c, d")

@@ -47,8 +47,10 @@ def test_the_sharp_drop_is_the_largest_fall_within_the_window() -> None:
 
 
 def test_a_loss_that_never_falls_has_no_drop() -> None:
-    assert sharp_drops([([0, 1, 2], [1.0, 1.5, 2.0]), ([0], [1.0])]).epoch == [None, None]
-    assert sharp_drops([([0, 1], [3.0, 1.0])]) == SharpDrops(window_epochs=5, bits=[2.0], epoch=[0])
+    rows = [CurveRow(9, seed, epoch, None, bits) for epoch, bits in enumerate([1.0, 1.5, 2.0]) for seed in (4, 3)]
+    assert sharp_drops([*rows, CurveRow(9, 7, 0, None, 3.0), CurveRow(9, 7, 1, 2.0, 1.0)]) == SharpDrops(
+        window_epochs=5, bits=[0.0, 0.0, 2.0], epoch=[None, None, 0]
+    )
 
 
 def test_evaluations_further_apart_than_the_window_still_count() -> None:

@@ -28,7 +28,6 @@ MDL = {
         {"n": 20, "ce_next_bits": None, "ce_test_bits": [0.5, 1.5], "epochs": [6, 7], "left_plateau": [False, False]},
     ],
     "final": {"loss_bits": [0.5, 1.5], "accuracy": [0.5, 0.5]},
-    "power_law": [None, {"a": 1.0, "b": 0.5, "c": 0.0, "r2": 0.99}],
 }
 
 

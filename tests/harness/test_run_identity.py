@@ -11,8 +11,9 @@ from conf.commands import COMMANDS, Members
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
-from harness.experiment import Experiment, network, run_id
+from harness.experiment import Experiment, network
 from harness.run_directory import Run
+from harness.run_ids import run_id
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
@@ -60,16 +61,6 @@ def test_an_edited_eraser_never_gives_yesterday_s_number(command, written, caplo
     assert fresh["mdl"]["bits_per_sample"] == [chance]  # from cache/
     assert run("x  # as it was") == (first, learnt)
     assert "has finished before" in caplog.text
-
-
-def test_an_edited_model_never_gives_yesterday_s_number(command, written) -> None:
-    def run(factor: float) -> tuple[str, float]:
-        written(MODEL.format(factor=factor))
-        return finished(command, "model.name=mine", "model._target_=mine.Mine")
-
-    (first, learnt), (second, other) = run(1.0), run(0.0)
-    assert first != second
-    assert learnt < 3.3 < other
 
 
 def test_a_network_that_does_not_draw_from_its_generator_is_refused(written) -> None:
@@ -135,7 +126,7 @@ class ProbeConfig(TrainingConfig):
 def test_options_of_a_command_s_own_section_tell_its_runs_apart_if_it_trains_as_others_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(COMMANDS, "probe", Members(f"{__name__}.ProbeConfig", "", "", ""))
+    monkeypatch.setitem(COMMANDS, "probe", Members(f"{__name__}.ProbeConfig", "", ""))
     trained = composed("train", ["eraser=control"], TrainConfig)
     shared = {field.name: getattr(trained, field.name) for field in fields(TrainingConfig)}
     weak, strong, again = (

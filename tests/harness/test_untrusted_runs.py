@@ -10,9 +10,8 @@ import yaml
 
 from conf.groups import choices
 from erasure.store.checked_files import read_json
-from harness.experiment import run_id
+from harness.run_ids import RUN_ID, run_id
 from harness.untrusted_runs import (
-    RUN_ID,
     believed_result,
     read_config,
     require_config,

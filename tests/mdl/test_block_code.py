@@ -1,11 +1,9 @@
-"""Codelengths by networks trained at growing sizes: sums in bits, power laws, resuming, a full disk."""
+"""Codelengths by networks trained at growing sizes: sums in bits, resuming, a full disk."""
 
 import errno
-import itertools
 import json
 import math
 from pathlib import Path
-from statistics import mean, stdev
 
 import pytest
 import torch
@@ -14,18 +12,11 @@ import erasure.store.checked_files
 from conf.compose import composed
 from erasure.store.checked_files import load_tensors
 from harness.example_bits import read_coded_bits
-from harness.logger import Logger
-from harness.loss_curves import CurveRow
-from harness.result_fields import Final
 from harness.run_directory import Run
-from mdl import block_code, block_code_run
+from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
-from mdl.block_code import BlockCode, SizeTrained
-from mdl.codelength_and_power_law import online_code_bits
-from mdl.result import Point
+from mdl.online_code import online_code_bits
 from mdl.settings import MdlConfig
-from train.checkpoint import Checkpoints
-from train.epoch_trainer import Fit
 from train.prepared_training import PreparedTraining
 from train.randomness import permutation, permutations
 from train.settings import num_held_out
@@ -87,7 +78,7 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code_labels, loaded = block_code_run.code_labels, []
+    code_labels, loaded = block_code.code_labels, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
@@ -95,7 +86,7 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
         loaded.append(prepared)
         return code_labels(prepared, *rest)
 
-    monkeypatch.setattr(block_code_run, "code_labels", poisoned)
+    monkeypatch.setattr(block_code, "code_labels", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
     ensemble, train = loaded[0].ensemble, loaded[0].data["train"]
     trained_on = permutations([0, 1], len(train))[:, : -num_held_out(len(train))]
@@ -130,61 +121,6 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
     assert len(list(directory.glob("checkpoint-*"))) in (1, 2)
     assert command(MDL, *SMALL, "runs_dir=full").code == 0
     assert numbers("full") == numbers("undisturbed")
-
-
-def test_a_summary_is_that_of_its_parts() -> None:
-    """Two seeds whose losses on the next chunk are power laws; training and test losses are others."""
-    sizes, seeds, k = [10, 30, 70, 150, 310, 630], [4, 7], 8
-    laws = {4: (6.0, 0.5), 7: (3.0, 0.25)}
-    test_bits = {4: [2.9, 2.5, 2.2, 1.9, 1.4, 0.9], 7: [3.0, 2.9, 2.8, 2.7, 2.6, 2.5]}
-    validation = [3.0, 2.9, 1.5, 1.4]
-    parts = []
-    for i, n in enumerate(sizes):
-        following = [a * n**-b for a, b in laws.values()] if i < len(sizes) - 1 else None
-        tested = [test_bits[seed][i] for seed in seeds]
-        point = Point(n=n, ce_next_bits=following, ce_test_bits=tested, ce_train_bits=[0.01, 0.02],
-                      test_accuracy=[0.8, 0.7], epochs=[3, 3])  # fmt: skip
-        rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
-                for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
-        parts.append(SizeTrained(point, rows))
-    summary = BlockCode(seeds, sizes, torch.stack([permutation(seed, 630) for seed in seeds]), k, parts).result()
-    for s, (a, b) in enumerate(laws.values()):
-        code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
-        assert summary.mdl.total_bits[s] == pytest.approx(code)
-        assert summary.mdl.bits_per_sample[s] == pytest.approx(code / 630)
-        published = sum(n * bits for n, bits in zip(sizes[1:], test_bits[seeds[s]][:-1], strict=True)) / 630
-        assert summary.mdl.published[s] == pytest.approx(published)
-        law = summary.power_law[s]
-        assert law is not None
-        assert (law["a"], law["b"]) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
-    assert summary.final == Final(loss_bits=[0.9, 2.5], accuracy=[0.8, 0.7], train_loss_bits=[0.01, 0.02])
-    assert summary.sharp_drop is not None
-    assert summary.sharp_drop.bits == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
-    assert summary.sharp_drop.epoch == [0, 1]
-
-
-def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
-    real, before, after, said = block_code.fit_members, [], [], {}
-
-    def watched(*arguments, checkpoints: Checkpoints, **options) -> Fit:
-        before.append(list(checkpoints.directory.glob("checkpoint-*")))
-        fitted = real(*arguments, checkpoints=checkpoints, **options)
-        after.append(list(checkpoints.directory.glob("checkpoint-*")))
-        return fitted
-
-    monkeypatch.setattr(block_code, "fit_members", watched)
-    monkeypatch.setattr(Logger, "summarise", lambda self, values: said.update(values))
-    assert command(MDL, *SMALL, "runs_dir=runs", "train.stack=one").code == 0
-    assert before == [[], [], []]
-    assert all(after)
-    (path,) = Path("runs").glob("*/result.json")
-    result = json.loads(path.read_text())
-    bits = result["mdl"]["bits_per_sample"]
-    assert said["result/bits_per_sample"] == pytest.approx(mean(bits))
-    assert said["result/bits_per_sample_std"] == pytest.approx(stdev(bits))
-    assert said["result/published"] == pytest.approx(mean(result["mdl"]["published"]))
-    assert said["result/loss_bits"] == pytest.approx(mean(result["final"]["loss_bits"]))
-    assert said["result/accuracy"] == pytest.approx(mean(result["final"]["accuracy"]))
 
 
 @pytest.mark.parametrize("words", [[], ["mdl.code=replay"], ["train=published"], ["model=kernel"]])

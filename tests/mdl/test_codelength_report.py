@@ -149,22 +149,6 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         assert [COLUMNS[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
-def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
-    control, _ = results(tmp_path)
-    curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
-    (entry,) = compared([replace(control, curve=curve)]).rows
-    assert entry["untrained"] == [4, 2]  # of four sizes
-
-
-def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = comparison(tmp_path).rows
-    gap, test_gap = COLUMNS["certificate.train.covariance_gap"], COLUMNS["certificate.test.mean_gap"]
-    assert gap.text(control) == "0.7"  # as people write it
-    assert test_gap.text(control) == "4e-09"
-    assert COLUMNS["certificate.train.edit_size"].text(control) == "57"  # percent
-    assert "on the training split: no promise goes further" in COLUMNS["certificate.train.mean_gap"].meaning
-
-
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     both = results(tmp_path, (0, 1, 2, 3, 4))
     table = table_of(compared(both))
@@ -182,16 +166,6 @@ def test_a_sentence_says_how_often_the_untrained_network_was_scored(tmp_path: Pa
     said = f"QLEACE: in {trainings - on_plateau} of {trainings} trainings the untrained network was scored"
     assert said in table.caption()
     assert "untrained" not in table_of(compared([control])).caption()
-
-
-def test_the_papers_unit_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    (block,) = arrange(read_runs([tmp_path]))
-    assert block.rows[0]["dataset"].display == "CIFAR-10 (normalize=zscore)"
-    assert "Table 16" not in table_of(block).markdown() + table_of(block).caption()
-    paper = table_of(block, ["published_units"])
-    assert "Table 16's unit" in paper.markdown()
-    assert "(not a codelength)" in paper.caption()
 
 
 def test_compression_and_differences_between_models_are_there_on_request(tmp_path: Path) -> None:

@@ -260,11 +260,8 @@ def in_objects(values: list[Any]) -> NDArray:
     [
         [torch.tensor(label) for label in XOR],
         [torch.tensor([label]) for label in XOR],
-        [np.array(label) for label in XOR],
-        [*XOR],
         [bool(label) for label in XOR],
         [IntEnum("Side", "LEFT RIGHT")(label + 1) for label in XOR],
-        in_objects([torch.tensor(label) for label in XOR]),
         pd.Series([torch.tensor(label) for label in XOR]),
         XOR.astype(">i4"),
         pd.DataFrame({"y": XOR.astype(">i4")}),
@@ -457,9 +454,7 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"y": ["a"] * 240}, "y has 1 class"),
         ({"y": [*Enum("Side", "LEFT RIGHT")] * 120}, "y cannot be sorted.*strings such as an Enum's names"),
         ({"y": in_objects([torch.tensor([1, label]) for label in XOR])}, r"y has shape \[240, 2\]"),
-        ({"y": torch.tensor(XOR).bfloat16()}, "y has type torch.bfloat16: labels are integers or strings"),
         ({"y": np.eye(2, dtype=int)[XOR]}, r"y has shape \[240, 2\].*y.argmax\(1\)"),
-        ({"y": [None, *XOR[1:].tolist()]}, "no label at place 0"),
         (
             {"x": FRAME, "y": pd.Series(Y)[::-1]},
             r"x and y have the same row .*: pass y.loc\[x.index\]",
@@ -471,7 +466,6 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
         ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
         ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),
-        ({"model": Odd("logs")}, "Odd: predict_proba returned .* not negative and sum to 1"),
         ({"model": Odd("one column")}, r"Odd: predict_proba returned \[\d+, 1\]: need a probability of each class"),
         (
             {"model": GaussianNB(), "validation": (X, Y)},
@@ -488,13 +482,9 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
             "settings is for networks, and model=empirical_ntk has an exact code",
         ),
         ({"sizes": [1, 240]}, r"sizes=\[1, 240\]: one example cannot stop a training on none"),
-        ({"model": GaussianNB(), "settings": "nonsense"}, "settings='nonsense': choose from"),
-        ({"sizes": 2.5}, "sizes=2.5: give a whole number"),
-        ({"seeds": 2.0}, "seeds=2.0"),
         ({"test": X}, r"test: pass a pair \(x, y\)"),
         ({"y": Y[:100]}, r"x has shape \[240, 6\] for 100 labels"),
         ({"x": np.where(np.arange(6) == 2, np.nan, X)}, "x is not finite in row 0"),
-        ({"x": X[:, 0]}, r"need \[240, d\]"),
         ({"sizes": [10, 100]}, "the last all 240 examples"),
         ({"sizes": 1}, "sizes=1: need at least two"),
         (

@@ -4,24 +4,18 @@ import csv
 import functools
 import json
 import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from conf.commands import config_of
-from conf.compose import composed, unchecked
-from conf.groups import choices
+from conf.compose import unchecked
 from erasure.store.checked_files import read_json, sealed, write_json
 from harness.run_directory import Run
-from harness.run_state import State
 from mdl.__main__ import COMMAND as MDL
-from mdl.settings import MdlConfig
 from scripts.manage_sweep.__main__ import main as sweep
-from scripts.manage_sweep.relaunch import launch_command
-from scripts.manage_sweep.status import SweepRun, jobs_by_id
+from scripts.manage_sweep.status import jobs_by_id
 from scripts.report import main as report
 from tests.made_up_runs import made_up
 
@@ -58,8 +52,8 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert "6 runs: 2 finished, 1 running, 1 failed, 1 interrupted, 1 missing" in out
     assert "RuntimeError: the loss is not finite" in out
     assert re.search(r"process 12 on node7, heartbeat \d+ s ago", out)
-    assert sweep(["status", str(half_done), "--", *OVERRIDES, "--retry-failed"]) == 2
-    assert capsys.readouterr().err == "--retry-failed: goes before --, where the overrides begin\n"
+    assert sweep(["status", str(half_done), "--", *OVERRIDES, "--yes"]) == 2
+    assert capsys.readouterr().err == "--yes: goes before --, where the overrides begin\n"
     assert sweep(["status", str(half_done)]) == 1
     assert "5 runs: 2 finished, 1 running, 1 failed, 1 interrupted" in capsys.readouterr().out
     for run in runs_in(half_done):
@@ -136,56 +130,6 @@ def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, c
     assert {run.id for run in runs if run.directory.exists()} == before - {third.id}
 
 
-def printed(out: str) -> list[list[str]]:
-    """Return the overrides of the commands that were printed."""
-    return [shlex.split(line)[3:] for line in out.splitlines() if line.startswith("python -m ")]
-
-
-def test_retry_prints_exactly_what_is_left_and_launches_nothing(half_done: Path, capsys) -> None:
-    before = sorted(half_done.rglob("*"))
-    assert sweep(["status", str(half_done), "--retry-failed", "--", *OVERRIDES]) == 1
-    _, _, third, fourth, _, sixth = runs_in(half_done)
-    left = [job for words in printed(capsys.readouterr().out) for job in jobs_by_id(MDL, words)]
-    assert left == [third.id, fourth.id, sixth.id]
-    assert sorted(half_done.rglob("*")) == before
-    sweep(["status", str(half_done), "--retry-failed", "--", "hydra/launcher=slurm", *OVERRIDES])
-    assert f"python -m mdl -m hydra/launcher=slurm {shlex.join(OVERRIDES)}" in capsys.readouterr().out
-
-
-def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys) -> None:
-    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
-    assert command(MDL, *tiny, f"runs_dir={half_done}").code == 1
-    capsys.readouterr()
-    assert sweep(["status", str(half_done), "--retry-failed"]) == 1
-    shown = capsys.readouterr()
-    assert "3 jobs are left, 2 of which cannot be launched from here:\n" in shown.out
-    assert shown.out.count("python -m mdl") == 1
-    assert "run these if you trust who wrote them" in shown.out
-    assert shown.err.count(": not launched: its config.yaml cannot be used (") == 2
-
-
-def test_a_folder_that_is_named_after_no_command_is_not_launched(tmp_path: Path, capsys) -> None:
-    Run(tmp_path, "this").start("a: 1\n")
-    assert sweep(["status", str(tmp_path), "--retry-failed"]) == 1
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"{tmp_path}/this: not launched: 'this' is no command: choose from mdl, train, sample_info"
-
-
-@pytest.mark.parametrize("more", [["dataset.name=my digits"], ["model=timm", "model.architecture=test_resnet"]])
-def test_a_failed_run_is_repeated_by_the_command_that_is_printed(more: list[str], command, capsys) -> None:
-    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
-    tiny += ["eraser=control", "train.betas=[0.8,0.99]", "cache_dir=elsewhere"]
-    tried = command(MDL, *tiny, *more)
-    assert "NonFiniteLossError" in tried.err
-    (directory,) = Path("runs").iterdir()
-    sweep(["status", "runs", "--retry-failed"])
-    (words,) = printed(capsys.readouterr().out)
-    assert not [word for word in words if word.startswith(("cache_dir", "runs_dir", "logger"))]
-    again = command(MDL, *words, "logger.mode=disabled")
-    assert again.err.splitlines()[-1] == tried.err.splitlines()[-1]
-    assert [*Path("runs").iterdir()] == [directory]
-
-
 def test_runs_stored_with_an_option_that_is_gone_are_shown_compared_and_continued(command, capsys) -> None:
     """`mdl.share` was stored with runs, and was no part of their ids."""
     tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
@@ -207,49 +151,7 @@ def test_runs_stored_with_an_option_that_is_gone_are_shown_compared_and_continue
     assert again.out.startswith(f"{leace.name}: ")
 
     (leace / "result.json").unlink()
-    capsys.readouterr()
-    assert sweep(["status", "runs", "--retry-failed"]) == 1
-    (words,) = printed(capsys.readouterr().out)
-    assert not [word for word in words if "share" in word]
-    assert command(MDL, *words, "logger.mode=disabled").out.startswith(f"{leace.name}: ")
-
-
-RELAUNCHED = [
-    *(["mdl", f"dataset={name}", "dataset.name=mine"] for name in choices("dataset")),
-    *(["mdl", f"eraser={name}"] for name in choices("eraser")),
-    *(["train", f"model={name}"] for name in choices("model")),
-    *(["mdl", f"train={name}", "model=mlp", f"mdl={preset}"] for name in choices("train") for preset in choices("mdl")),
-    ["sample_info", "model=wide_mlp", "sample_info.classes=[1,2]"],
-    ["train", "counterparts=[order1,swap]", "model=timm", "model.architecture=resnet50"],
-    ["mdl", "dataset=mnist_svhn", "dataset.parts.mnist.root='a b,{c}'"],
-]
-
-
-@pytest.mark.parametrize("words", RELAUNCHED, ids=" ".join)
-def test_every_choice_can_be_launched_again_from_its_configuration(words: list[str], tmp_path: Path) -> None:
-    name, *overrides = words
-    required = {"image_folder": "root=a", "hf": "path=a", "arrays": "path=a.npz"}
-    for dataset, option in required.items():
-        overrides += [f"dataset.{option}"] if f"dataset={dataset}" in words else []
-    config = composed(name, [*overrides, "cache_dir=theirs", "logger.entity=theirs"], config_of(name))
-    run = Run(tmp_path, f"{name}-a-b-c-0123456789")
-    run.start(yaml.safe_dump(config.plain))
-    again = launch_command(SweepRun(run.directory, State("failed")), tmp_path)
-    made = composed(name, again[3:], config_of(name))
-    assert made == replace(config, runs_dir=str(tmp_path), cache_dir="cache", logger=made.logger)
-    assert made.logger.entity is None
-
-
-def test_characters_that_no_terminal_shows_are_not_printed(tmp_path: Path, capsys) -> None:
-    config = composed("mdl", ["dataset=image_folder", "dataset.root=a"], MdlConfig).plain
-    config["dataset"]["root"] = "\x1b[2J'\n$(touch x)"
-    run = Run(tmp_path, "mdl-a-b-c-0123456789")
-    run.start(yaml.safe_dump(config))
-    assert sweep(["status", str(tmp_path), "--retry-failed"]) == 1
-    shown = capsys.readouterr()
-    assert "\x1b" not in shown.out + shown.err
-    assert "has characters that no terminal shows" in shown.err
-    assert "python -m" not in shown.out
+    assert command(MDL, "eraser=leace", *tiny).out.startswith(f"{leace.name}: ")
 
 
 @pytest.mark.parametrize("word", ["hydra/launcher=nope", "hydra.launcher.nope=1", "hydra.nope=1"])
@@ -282,12 +184,3 @@ def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
         assert "unknown hydra/launcher=" in capsys.readouterr().err
     assert sweep(["status", str(tmp_path)]) == 0
     assert "no runs" in capsys.readouterr().out
-
-
-def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, capsys) -> None:
-    asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
-    sweep(["status", str(tmp_path), "--retry-failed", "--", *asked])
-    commands = printed(capsys.readouterr().out)
-    assert len(commands) > 1
-    for words in commands:
-        assert words[-3:-1] == ["seeds=[0]", "hydra.sweeper.params=null"], shlex.join(words)

@@ -14,7 +14,7 @@ ARGUMENTS = [
     "model=linear", "eraser=control", "train=quick", "train.max_epochs=4", "mdl.num_chunks=2", "seeds=[0,1]",
     "train.stack=all", "train.checkpoint_every_s=0.001", "logger.mode=disabled",
 ]  # fmt: skip
-NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
+NUMBERS = ("mdl", "curve", "final", "seeds", "run_id")
 
 
 REPLAY = ["mdl.code=replay", "mdl.replay.batch=64", "mdl.replay.streams=15"]

@@ -85,15 +85,6 @@ def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     assert (incomplete(entry(started)), entry(started)["seed"]) == ("interrupted", [])
 
 
-def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
-    run = stored_run(tmp_path, [0], [1.0])
-    (run.directory / "curves.csv").write_text("damaged")
-    one = entry(run)
-    assert one["curves"] == {}
-    (line,) = caplog.messages
-    assert "no loss curves" in line
-
-
 def test_the_control_comes_first_and_nothing_stands_for_what_was_not_run() -> None:
     (grid,) = arrange(stored([result({"name": "leace"}), result(model={"name": "linear"}), result()]))
     shown = [(str(entry["model"]), str(entry["eraser"]), entry["is_control"]) for entry in grid.rows]
@@ -131,14 +122,15 @@ def test_headings_are_written_as_people_write_them() -> None:
     assert heading(**quick) == "Digits, quick"
     assert heading(train=keys("train", "default")) == "Digits"
     (coded,) = arrange([coding(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default"))])
-    assert coded.names.heading == "CIFAR-10, quick training"
+    assert coded.names.heading == "CIFAR-10, train=quick"
     assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
 
 
-def test_equal_headings_have_the_options_that_tell_them_apart() -> None:
+def test_tables_of_one_heading_have_their_titles_instead() -> None:
     grids = arrange(stored([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)]))
-    headings = sorted(grid.names.heading for grid in grids)
-    assert headings == ["Digits, quick: training (lr=0.25)", "Digits, quick: training (lr=0.5)"]
+    assert [grid.names.heading for grid in grids] == [
+        f"train: digits, train=quick, train.lr={lr}" for lr in (0.25, 0.5)
+    ]
 
 
 def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
@@ -216,17 +208,6 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert leace["bits_per_label_difference"].mean == pytest.approx(sum(expected) / 2)
 
 
-def test_runs_of_different_seeds_belong_together(runs) -> None:
-    write_small_run(runs, "leace", seeds=(0, 1))
-    write_small_run(runs, "leace", seeds=(3,))
-    write_small_run(runs, "control", seeds=(0, 1, 3))
-    (block,) = arrange(read_runs([runs]))
-    _, leace = block.rows
-    assert sorted(leace["members"]) == [0, 1, 3]
-    assert incomplete(leace) == ""
-    assert leace["test_loss_bits_difference"] is not None
-
-
 def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     for code in ("blocks", "replay"):
@@ -285,7 +266,7 @@ def code_result(finals, test_bits=None) -> MdlResult:
     code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
     mdl_result = made_up(command="mdl", config=config, seeds=[0, 1, 2], mdl=code, curve=points,
-                    train_size=max(test_bits), power_law=[None] * 3,
+                    train_size=max(test_bits),
                     final={"loss_bits": bits, "accuracy": [0.5 for _ in bits]})  # fmt: skip
     assert isinstance(mdl_result, MdlResult)
     return mdl_result

@@ -134,17 +134,6 @@ def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     assert np.isnan(row_of(compare(runs, "accuracy"))["error_over_examples"])  # which is no mean of these losses
 
 
-def test_rows_name_the_options_in_which_they_differ() -> None:
-    wide = frame(pair_id=["q"] * 6)
-    runs = pd.concat(
-        [frame().assign(**{"model.width": 8, "model.depth": 2}), wide.assign(**{"model.width": 16, "model.depth": 2})]
-    )
-    runs["eraser.rank_tolerance"] = np.where(runs["eraser"] == "leace", 1e-10, np.nan)  # no option of the control
-    table = compare(runs)
-    assert table["model.width"].tolist() == [8, 8, 16, 16]
-    assert not {"model.depth", "eraser.rank_tolerance"} & set(table.columns)
-
-
 def two_models(**changes: list) -> pd.DataFrame:
     """Three seeds of an MLP and of LeNet under LEACE."""
     models = {"model": ["mlp"] * 3 + ["lenet"] * 3, "pair_id": ["p"] * 3 + ["q"] * 3}

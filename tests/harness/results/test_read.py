@@ -48,19 +48,6 @@ def test_results_of_different_versions_are_named(runs) -> None:
     assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in problems[-1]
 
 
-def test_loss_curves_are_those_of_the_training_on_everything_and_none_where_there_is_no_file(runs) -> None:
-    run = write_small_run(runs)
-    (stored,) = read_runs([runs])
-    problems: list[str] = []
-    curves = stored.loss_curves(problems.append)
-    assert sorted(curves) == [0, 1]
-    last = (run.directory / "curves.csv").read_text().splitlines()[-1].split(",")
-    assert curves[1].validation_bits[-1] == float(last[-1])
-    (run.directory / "curves.csv").unlink()
-    assert stored.loss_curves(problems.append) == {}
-    assert problems == []
-
-
 def test_runs_that_have_not_finished_are_named_and_of_no_version(runs) -> None:
     write_small_run(runs, "control")
     unfinished = write_small_run(runs, "leace")

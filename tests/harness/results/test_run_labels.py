@@ -1,11 +1,12 @@
 """Labels of runs: enough to tell them apart, and no more."""
 
+import sys
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.groups import keys, look_in
+from conf.groups import keys
 from harness.results.run_labels import Label, display_name, eraser_colours, labels
 
 MODELS = st.fixed_dictionaries(
@@ -55,12 +56,9 @@ def test_values_that_two_options_exchange_are_distinguished() -> None:
         assert len({*labels([{"model": model} for model in models], ("model",))}) == 3
 
 
-def test_a_folder_of_the_users_names_and_colours_its_parts(tmp_path: Path) -> None:
+def test_a_folder_of_the_users_names_and_colours_its_parts(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "display_names.yaml").write_text("names: {shrink: Shrinkage}\neraser_colours: {shrink: '#123456'}\n")
-    look_in(["--config-dir", str(tmp_path)])
-    try:
-        assert (display_name("shrink"), display_name("leace")) == ("Shrinkage", "LEACE")
-        assert eraser_colours(["leace", "shrink"])["shrink"] == "#123456"
-    finally:
-        look_in([])
     assert display_name("shrink") == "shrink"
+    monkeypatch.setattr(sys, "argv", ["mdl", "--config-dir", str(tmp_path)])
+    assert (display_name("shrink"), display_name("leace")) == ("Shrinkage", "LEACE")
+    assert eraser_colours(["leace", "shrink"])["shrink"] == "#123456"

@@ -57,10 +57,6 @@ def test_a_percentage_is_rounded_as_it_reads() -> None:
     assert accuracy.text({"accuracy": []}) == ""
 
 
-def test_numbers_far_below_one_are_not_rounded_away() -> None:
-    assert spread("F-SI", "f_si", ".2e").text({"f_si": [1.25e-12]}) == "1.25e-12"
-
-
 def test_names_of_files_are_ascii_and_distinct_where_letters_are_left_out() -> None:
     assert file_name("cost of erasure · ± 0.5, digits") == "cost-of-erasure-0.5-digits"  # signs may be left out
     first, second = file_name("größe"), file_name("grüße")

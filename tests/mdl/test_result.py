@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mdl.learning_curve_measures import sample_complexity, surplus_bits
 from mdl.result import MdlResult
 from tests.made_up_runs import write_run
 
@@ -30,7 +29,7 @@ def test_sums_over_labels_are_those_of_the_formulas(result: MdlResult) -> None:
         assert len(losses) == sum(labels for labels, _ in result.blocks(s)) == result.curve[-1].n
         for target in (0.0, 0.7, losses[-1], 9.0):
             exact = math.fsum(max(0.0, loss - target) for loss in losses)
-            assert surplus_bits(result, s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
+            assert result.surplus_bits(s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
         area = result.by_seed()["area_bits"][s]
         assert area == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
 
@@ -39,5 +38,5 @@ def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: Mdl
     losses = [(point.n, (point.ce_next_bits or point.ce_test_bits)[0]) for point in result.curve]
     for n, loss in losses:
         first = next(size for size, other in losses if other <= loss)
-        assert sample_complexity(result, 0, loss) == (first if first <= n else n)
-        assert sample_complexity(result, 0, -1.0) == math.inf
+        assert result.sample_complexity(0, loss) == (first if first <= n else n)
+        assert result.sample_complexity(0, -1.0) == math.inf
