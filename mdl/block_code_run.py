@@ -67,7 +67,7 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         )
     run.save_curves(row for part in coded.parts for row in part.losses)
     save_coded_bits(run, bits_by_example(prepared.experiment, coded.orders, *coded.label_bits()))
-    log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
+    log_loss_curves(logger, coded.parts[-1].losses)  # of the whole dataset
     result = coded.result()
     log_summary(logger, result)
     return replace(result, timing=Timing(stacking=asdict(prepared.stacking)))

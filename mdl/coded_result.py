@@ -55,7 +55,7 @@ def log_summary(logger: Logger, result: Coded) -> None:
     logger.summarise(
         {
             "result/bits_per_sample": code.mean,
-            "result/bits_per_sample_std": code.std or 0.0,
+            **({} if code.std is None else {"result/bits_per_sample_std": code.std}),
             "result/published": mean(result.mdl.published),
             "result/loss_bits": mean(result.final.loss_bits),
             "result/accuracy": mean(result.final.accuracy),

@@ -185,6 +185,10 @@ def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(comman
     assert said["result/published"] == pytest.approx(mean(result["mdl"]["published"]))
     assert said["result/loss_bits"] == pytest.approx(mean(result["final"]["loss_bits"]))
     assert said["result/accuracy"] == pytest.approx(mean(result["final"]["accuracy"]))
+    said.clear()
+    assert command(MDL, *SMALL, "runs_dir=runs", "seeds=[3]", "train.max_epochs=1").code == 0
+    assert "result/bits_per_sample" in said
+    assert "result/bits_per_sample_std" not in said  # one seed has none
 
 
 @pytest.mark.parametrize("words", [[], ["mdl.code=replay"], ["train=published"], ["model=kernel"]])
