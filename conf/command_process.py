@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 import yaml
 from hydra.errors import HydraException
@@ -13,6 +14,7 @@ from conf.check import ConfigError
 from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
+_INTERRUPTED = "interrupted: launch the same command again to continue"
 
 
 def require_current_folder() -> None:
@@ -22,6 +24,29 @@ def require_current_folder() -> None:
     except FileNotFoundError:
         print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
         sys.exit(BAD_CONFIG)
+
+
+def require_streams() -> None:
+    """Write to nowhere what is printed to a stream that was closed, as `>&-` does.
+
+    It would go to the next file that is opened, or to the other stream.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+
+
+def interrupt_in_one_line() -> None:
+    """Print one line, not a traceback, when Ctrl-C ends this process, also while it imports modules."""
+    before = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            print(_INTERRUPTED, file=sys.stderr, flush=True)
+        else:
+            before(kind, error, trace)
+
+    sys.excepthook = show
 
 
 def let_threads_sleep() -> None:
@@ -43,17 +68,26 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
         code = work()
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # a pager or `head` has ended; Python would print an error when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # a pager or `head` has ended
+        _drop_output()
         return FAILED
     except KeyboardInterrupt:
-        line, code = "interrupted: launch the same command again to continue", INTERRUPTED
+        line, code = _INTERRUPTED, INTERRUPTED
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         line, code = explain(error, command, overrides), BAD_CONFIG
     except (OSError, MemoryError) as error:
         line, code = explain(error, command, overrides), FAILED
+        try:
+            sys.stdout.flush()
+        except OSError:  # it goes to a full disk
+            _drop_output()
     print(line, file=sys.stderr, flush=True)
     return code
+
+
+def _drop_output() -> None:
+    """Write to nowhere what is left to print; Python would show an error when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def make_folder(key: str, folder: str) -> None:

@@ -61,7 +61,8 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem_mark.name}, line {error.problem_mark.line + 1}: no valid YAML ({error.problem})"
     if isinstance(error, OSError) and error.filename is not None:
-        remedy = _REMEDIES.get(error.errno or 0)
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        remedy = remedy if command else remedy.removesuffix(f", or {_ELSEWHERE}")  # scripts without these options
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if isinstance(error, OmegaConfBaseException) and error.full_key and error.msg:
         return f"{error.full_key}: {error.msg.splitlines()[0]}"

@@ -101,15 +101,19 @@ def _experiments(command: str) -> str:
     """Return the experiments of a command, a line each: those whose file names it, or no command."""
     lines = [f"Ready-made sweeps; start one with python -m {command} -m +experiment=NAME:"]
     for name in choices("experiment"):
-        named = re.findall(r"^# python -m (\w+) ", file_of("experiment", name).read_text(), re.MULTILINE)
+        named = re.findall(r"^# python -m (\w+) ", "\n".join(_lines(file_of("experiment", name))), re.MULTILINE)
         if not named or command in named:
             lines.append(f"  {name:<17} {_title('experiment', name)}")
     return "\n".join(lines)
 
 
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
 def _title(group: str, choice: str) -> str:
     """Return a YAML file's opening comment."""
-    lines = file_of(group, choice).read_text().splitlines()
+    lines = _lines(file_of(group, choice))
     comments = [line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @")]
     return comments[0] if comments else ""
 
@@ -117,7 +121,7 @@ def _title(group: str, choice: str) -> str:
 def _options(group: str, choice: str) -> list[str]:
     """Return a choice's keys, a line each, with those of the choices it builds on."""
     path = file_of(group, choice)
-    defaults = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
+    defaults = [line[4:] for line in _lines(path) if line.startswith("  - ") and "_self_" not in line]
     parents = [file_of(group, entry) for entry in defaults if "@" not in entry]
     placed = [entry.partition("@")[2].partition(": ") for entry in defaults if "@" in entry]
     whole = [f"{key}.*: keys of {group}={choice}; another: {group}@{group}.{key}=CHOICE" for key, _, choice in placed]
@@ -129,7 +133,7 @@ def _key_lines(*paths: Path) -> list[str]:
     lines: dict[str, str] = {}
     for path in paths:
         groups: list[str] = []  # in which the line is, by indentation of two
-        for line in path.read_text().splitlines():
+        for line in _lines(path):
             key, colon, value = line.strip().partition(":")
             groups = groups[: (len(line) - len(line.lstrip())) // 2]
             if not colon or not key.isidentifier():

@@ -1,5 +1,6 @@
 """Text made safe for the terminal and for log files: it may quote untrusted files."""
 
+import contextlib
 import io
 import logging
 import sys
@@ -52,4 +53,5 @@ def show_log(level: int, *, force: bool = False) -> None:
 def print_anywhere() -> None:
     """Print a question mark for each character that the terminal's encoding lacks, such as ±."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+        with contextlib.suppress(OSError):  # what was printed before goes to a full disk, or nobody reads it
+            sys.stdout.reconfigure(errors="replace")

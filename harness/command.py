@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import errno
 import functools
 import gc
 import io
@@ -29,6 +28,7 @@ from conf.command_process import (
     exit_code,
     let_threads_sleep,
     require_current_folder,
+    require_streams,
 )
 from conf.commands import COMMANDS, config_of
 from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
@@ -38,7 +38,7 @@ from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
-from harness.sweep_files import KeptTables, Sweep
+from harness.sweep_files import KeptTables, Sweep, writable
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment, Load
@@ -127,6 +127,9 @@ class Command:
         try:
             self._carry_out(config, hydra_config, planned, wait=wait)
         except Exception as error:
+            if self.sweep is None and isinstance(error, BrokenPipeError):
+                self.exit_code = FAILED  # nobody reads the output any more
+                return
             bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
             line = explain(error, self.name, overrides)
             self.exit_code = BAD_CONFIG if bad_config else FAILED
@@ -154,7 +157,8 @@ class Command:
         if result is None:
             log.info("another process computes %s: passed over", experiment.run.directory.name)
             return
-        print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
+        with contextlib.nullcontext() if sweep is None else contextlib.suppress(OSError):  # the run has finished
+            print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if sweep is None:
             directory = experiment.run.directory
             self.exit_code = _summarise(self, {directory: result}, directory)
@@ -167,6 +171,7 @@ def main(command: Command) -> None:
     interrupted.
     """
     require_current_folder()
+    require_streams()
     let_threads_sleep()
     gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
     show_log(logging.INFO)
@@ -276,7 +281,7 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -> int:
     """Print tables and write tables and figures, or print what was kept of an earlier time; return the exit code.
 
-    It is 0 also if `directory` is read-only, e.g. another user's: the printed tables suffice then.
+    Where `directory` is read-only, e.g. another user's, tables and figures go to a temporary folder.
 
     Args:
         command: the command of the runs.
@@ -292,15 +297,18 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
 
     runs, printed = [StoredRun.finished(result, run) for run, result in results.items()], io.StringIO()
     try:
+        directory = writable(directory)
         try:
             with contextlib.redirect_stdout(printed):
                 command.summarise(runs, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        kept.keep(printed.getvalue())
+        replace(kept, directory=directory).keep(printed.getvalue())
+    except BrokenPipeError:
+        raise  # nobody reads the output any more
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
-        return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED
+        return FAILED
     return 0
 
 

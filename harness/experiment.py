@@ -30,6 +30,7 @@ from erasure.image_cache import whole_images
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
+from erasure.store.lease import LeaseLostError
 from erasure.store.regular_files import open_regular
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
@@ -185,8 +186,14 @@ class Experiment(Generic[C_co]):
             if (result := run.result) is not None:
                 log.info("%s was finished by another process: nothing to compute", run.id)
                 return result
-            with self._recorded():
-                return self._computed(load, axes, group)
+            try:
+                with self._recorded():
+                    return self._computed(load, axes, group)
+            except LeaseLostError:  # this process was stopped, or could not write, for too long
+                if (result := run.result) is None:
+                    raise
+                log.info("another process has taken over %s and finished it", run.id)
+                return result
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
@@ -341,6 +348,8 @@ def logged(directory: Path) -> Iterator[None]:
         root.addHandler(handler)
         try:
             yield
+        except LeaseLostError:
+            raise  # the file belongs to the process that took over
         except Exception as error:  # not an interruption such as Ctrl-C
             file.write(printable(traceback.format_exc(), lines=True))
             error.add_note(f"traceback in {path}")

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 log = logging.getLogger(__name__)
 
-# Ctrl-C, a cluster's kill, and two signals by which clusters announce one
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+# Ctrl-C, a closed terminal, a cluster's kill, and two signals by which clusters announce one
+SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Interruption:

@@ -161,17 +161,18 @@ def _files_in(folder: Path) -> Iterator[None]:
 
 
 def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
-    """Log the losses of a training, averaged over the seeds that were still training.
+    """Log the losses of a training, means over all seeds until the first of them stops.
 
     Args:
         logger: gets metrics "loss/*" over "loss/epoch".
         rows: rows of curves.csv of one training size.
     """
-    by_epoch: dict[int, list[CurveRow]] = {}
+    by_seed: dict[int, list[CurveRow]] = {}
     for row in rows:
-        by_epoch.setdefault(row.epoch, []).append(row)
-    for epoch, group in sorted(by_epoch.items()):
-        losses = {"loss/epoch": float(epoch), "loss/validation_bits": mean(row.validation_loss_bits for row in group)}
+        by_seed.setdefault(row.seed, []).append(row)
+    for group in zip(*by_seed.values(), strict=False):  # all seeds are evaluated after the same epochs
+        epoch, validation = group[0].epoch, mean(row.validation_loss_bits for row in group)
+        losses = {"loss/epoch": float(epoch), "loss/validation_bits": validation}
         known = [row.train_loss_bits for row in group if row.train_loss_bits is not None]
         if len(known) == len(group):  # there is none at epoch 0
             losses["loss/train_bits"] = mean(known)

@@ -189,7 +189,7 @@ class Run:
             if stopped
             else " ".join(f"{type(error).__name__}: {error}".split())
         )
-        with contextlib.suppress(OSError, LeaseLostError):  # e.g. a full disk: the original error is the one to report
+        with contextlib.suppress(OSError):  # e.g. a full disk: the original error is the one to report
             if isinstance(error, ValueError) and all(
                 _records_no_values(path.name) for path in self.directory.iterdir()
             ):

@@ -57,7 +57,7 @@ def state_of(directory: Path, now: float) -> State:
     if RESULT in names:
         return _finished(directory / RESULT)
     beat = heartbeat(directory / LOCK) if LOCK in names else None
-    if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
+    if beat is not None and not beat.gone and abs(now - beat.at) <= DEFAULT_STALE_AFTER_S:
         steps = sum(map(is_step, names))  # of a training size, of a seed at a size, or another: the command says
         done = f", steps finished: {steps}" if steps else ""
         detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{done}"

@@ -1,9 +1,11 @@
 """The files of a sweep: its command line, its runs and the errors of those that failed; what tables print."""
 
+import errno
 import hashlib
 import json
 import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 from conf.command_process import BAD_CONFIG, FAILED
 from conf.commands import config_of
 from conf.groups import CONF, folders
+from conf.terminal import printable
 from harness.run_ids import controls_of
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
@@ -160,8 +163,8 @@ class KeptTables:
         """Return a digest of the sizes and times of change of tables, figures and the files that they are made from."""
         files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
         files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
-        if len(self.runs) == 1:  # a single run is compared with its control, one of these
-            files += self.runs[0].parent.glob(f"{controls_of(self.command)}/result.json")
+        for folder in {run.parent for run in self.runs}:  # runs may be compared with controls beside them
+            files += folder.glob(f"{controls_of(self.command)}/result.json")
         # packages whose code makes the tables: mdl's have columns of train's
         packages = ("conf", "harness", *config_of(self.command).sections())
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
@@ -170,6 +173,32 @@ class KeptTables:
         stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
         return hashlib.sha256("\n".join(described).encode()).hexdigest()
+
+
+def writable(folder: Path) -> Path:
+    """Return a folder for tables and figures: this one or, where it is read-only, a temporary one.
+
+    Raises:
+        OSError: it cannot be written for another reason.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".", suffix=".tmp"):
+            return folder
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return folder_instead(folder, error)
+
+
+def folder_instead(folder: Path, error: OSError) -> Path:
+    """Make a temporary folder for the tables that a folder cannot hold, and name it.
+
+    The runs may have finished all the same, and be somebody else's.
+    """
+    instead = Path(tempfile.mkdtemp(prefix="tables-")) / folder.name
+    instead.mkdir()
+    print(printable(f"{folder}: {error.strerror}; tables go to {instead}"), file=sys.stderr, flush=True)
+    return instead
 
 
 def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:

@@ -81,18 +81,16 @@ def headline(result: "MdlResult") -> str:
 def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
     """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
     from harness.results.arrange import arrange
-    from harness.results.comparison import control_beside
+    from harness.results.comparison import with_controls
     from harness.results.figures import draw_each
     from harness.results.table import show_with_csv
     from mdl.codelength_report import draw_learning_curves, table_of
 
-    if len(runs) == 1:
-        control = control_beside(only := runs[0])
-        if control is None:
-            print("no finished control run to compare with: add -m eraser=control,NAME to the same command")
-        elif control.id != only.id:
-            runs = [control, only]
-    comparisons = arrange(runs)
+    compared, without = with_controls(runs)
+    if without:
+        which = f" {without} of {len(runs)} runs" if len(runs) > 1 else ""
+        print(f"no finished control run to compare{which} with: add control to eraser=, as in -m eraser=control,NAME")
+    comparisons = arrange(compared)
     show_with_csv([*map(table_of, comparisons)], directory / "table.md")
     draw_each(draw_learning_curves, comparisons, directory / "comparison.png")
 

@@ -67,7 +67,7 @@ def log_totals(logger: Logger, result: MdlResult) -> None:
     logger.summarise(
         {
             "result/bits_per_sample": code.mean,
-            "result/bits_per_sample_std": code.std or 0.0,
+            **({} if code.std is None else {"result/bits_per_sample_std": code.std}),
             "result/published": mean(result.mdl.published),
             "result/loss_bits": mean(result.final.loss_bits),
             "result/accuracy": mean(result.final.accuracy),

@@ -90,7 +90,6 @@ COMMAND = Command(
     load=load,
     headline=headline,
     summarise=summarise,
-    axes={"information/*": "seed"},
 )
 
 if __name__ == "__main__":

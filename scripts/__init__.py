@@ -1,6 +1,11 @@
 """Reports, benchmarks and helpers; each is `python -m scripts.NAME`, and explains itself with --help."""
 
-from conf.command_process import let_threads_sleep, require_current_folder
+import sys
+
+from conf.command_process import interrupt_in_one_line, let_threads_sleep, require_current_folder, require_streams
 
 require_current_folder()
+require_streams()
+if sys.argv[0] == "-m":  # not where another program imports a script
+    interrupt_in_one_line()
 let_threads_sleep()

@@ -1,5 +1,7 @@
 """python -m scripts.cache report|clear: list or delete the files in the cache of datasets."""
 
+import argparse
+import functools
 import math
 import os
 import time
@@ -11,6 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from conf.command_process import exit_code
 from conf.terminal import printable
 from erasure.progress import console
 from erasure.store.atomic_files import remove
@@ -29,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not os.path.isdir(options.cache_dir):  # noqa: PTH112 (False for a name that is too long)
         parser.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
+    return exit_code(functools.partial(_carry_out, options), "", [])
+
+
+def _carry_out(options: argparse.Namespace) -> int:
     # without a limit, show also what a file server whose clock is ahead has just stored
     newest = time.time() - 86400 * options.older_than if options.older_than else math.inf
     cached = list(Cache(options.cache_dir).files())

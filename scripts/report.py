@@ -6,7 +6,9 @@ python -m scripts.report runs/ --columns bits_per_label excess_bits   # in this 
 python -m scripts.report runs/ --wandb TEAM                           # also saves a W&B workspace with the tables
 """
 
+import argparse
 import errno
+import functools
 import json
 import sys
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import jinja2
 
+from conf.command_process import exit_code
 from conf.commands import COMMANDS, report_module
 from conf.error_messages import explain
 from conf.terminal import printable
@@ -43,9 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--columns", nargs="+", choices=("all", *COLUMNS), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)
+    return exit_code(functools.partial(_build, options), "", [])
+
+
+def _build(options: argparse.Namespace) -> int:
+    chosen = COLUMNS if "all" in options.columns else [*dict.fromkeys(options.columns)]  # each once
     try:
-        chosen = COLUMNS if "all" in options.columns else [*dict.fromkeys(options.columns)]  # each once
         return build(options.runs, options.out, chosen, options.wandb)
+    except BrokenPipeError:  # the report is written
+        raise
     except OSError as error:
         print(f"no whole report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return 1

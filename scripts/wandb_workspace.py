@@ -4,6 +4,7 @@ Codelength by eraser and architecture, learning and loss curves come from W&B. D
 each: they are in the report's tables, which it shows as they are. Each call saves a new workspace.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import wandb_workspaces.workspaces as ws
 from wandb.errors import UsageError
 from wandb_workspaces import expr
 
+from conf.schema import LoggerSettings
 from harness.logger import ignore_local_settings
 from harness.results.table import Table
 
@@ -62,7 +64,7 @@ def workspace(tables: Sequence[Table], team: str) -> ws.Workspace:
     sections |= {table.title: [wr.MarkdownPanel(table.markdown())] for table in tables}
     return ws.Workspace(
         entity=entity,
-        project=project or "erasure-mdl",
+        project=project or os.environ.get("WANDB_PROJECT") or LoggerSettings.project,
         name="Erasers compared",
         sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=100),

@@ -30,6 +30,7 @@ try:
 finally:
     print("imported", *sys.modules)
 """
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # YAML files are in UTF-8 all the same
 QUICK = ["model=linear", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 
 
@@ -38,7 +39,7 @@ def heavy(command: str, *arguments: str) -> tuple[str, set[str]]:
     code = TELL.replace("sys.argv[0]", repr(command))
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **ASCII},
         capture_output=True,
         text=True,
     )

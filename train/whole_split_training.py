@@ -36,8 +36,9 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
         work = TrainingProgress([len(train)], prepared.settings)
 
         def show(report: EpochReport) -> None:
-            validation = sum(report.validation_bits) / len(report.validation_bits)
-            logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
+            if len(report.validation_bits) == report.members:  # a mean over fewer seeds would jump
+                validation = sum(report.validation_bits) / report.members
+                logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
             display.update(work.share(0, *report.mean_epochs), str(report))
 
         fitted = fit_members(

@@ -24,7 +24,7 @@ DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
 _MOVED_FOR_S = 0.1  # a process that finds a moved lock alive has put it back by then
 
 
-class LeaseLostError(Exception):
+class LeaseLostError(OSError):
     """Another process has taken over, because this one missed its heartbeat for too long."""
 
 
@@ -45,6 +45,7 @@ class Lease:
         self._beating: threading.Thread | None = None
         self._seen: Heartbeat | None = None  # when last checked
         self._seen_at = 0.0
+        self._beaten_at = 0.0
 
     def try_acquire(self) -> bool:
         """Take the lease if it is free or its holder is gone; otherwise record its heartbeat and return False."""
@@ -69,7 +70,10 @@ class Lease:
         except DamagedFileError:  # replaced by something else
             content = ""
         except FileNotFoundError:
-            raise LeaseLostError(f"{self.path} was deleted or moved while it was held; stepping aside") from None
+            expired = time.monotonic() - self._beaten_at > self.stale_after_s
+            why = f"no heartbeat was sent for {self.stale_after_s:g} s, and another process has taken over and ended"
+            reason = f"{self.path}: {why}" if expired else f"{self.path} was deleted or moved while it was held"
+            raise LeaseLostError(f"{reason}; stepping aside") from None
         except OSError:  # errors of the file server say nothing about the holder
             return
         if parsed(content).get("token") != self._token:
@@ -112,6 +116,7 @@ class Lease:
         except BaseException:  # signals included: others would wait for a lock file without a holder
             self.path.unlink(missing_ok=True)
             raise
+        self._beaten_at = time.monotonic()
         self._stop.clear()
         self._beating = threading.Thread(target=self._beat, name=f"lease {self.path.name}", daemon=True)
         self._beating.start()
@@ -126,6 +131,7 @@ class Lease:
                 return
             with contextlib.suppress(OSError):
                 os.utime(self.path)
+                self._beaten_at = time.monotonic()
 
     def _holder_is_gone(self) -> bool:
         beat = heartbeat(self.path)

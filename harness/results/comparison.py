@@ -74,26 +74,46 @@ def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return runs[runs["code"] == newest[runs.index]]
 
 
-def control_beside(run: StoredRun) -> StoredRun | None:
-    """Return the newest control of the same data, model, setting, seeds and code in the folder that holds a run.
+def with_controls(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], int]:
+    """Return finished runs of a command with the controls that they lack, and how many have none.
 
-    Its options may differ: the paper's procedure trains erased images at other rates. None if there is no control.
+    The control of a run is one among them or, if there is none, the newest of the same data, model, setting, seeds and
+    code in the folder that holds it. Its options may differ: the paper's procedure trains erased images at other rates.
     """
+    results: dict[str, Any] = {run.id: run.result for run in runs}
+    beside, found, without = dict[Path, list[StoredRun]](), dict[str, StoredRun](), 0
+    pair = functools.cache(lambda name, data: pair_id(results[name], data))
+
+    def is_control(other: StoredRun, run: StoredRun) -> bool:
+        """Return whether one is a control that the other is compared with, where both have the same seeds."""
+        if other.config["eraser"]["name"] != "control" or changed_code(other.code, run.code):
+            return False
+        data = (other.data, run.data) if other.data and run.data else (None, None)
+        return data[0] == data[1] and pair(other.id, data[0]) == pair(run.id, data[1])
+
+    for run in runs:
+        if any({*other.seeds} & {*run.seeds} and is_control(other, run) for other in runs):
+            continue
+        if (folder := run.directory.parent) not in beside:
+            beside[folder] = _finished_controls(run)
+            results |= {other.id: other.result for other in beside[folder]}
+        same_seeds = (other for other in beside[folder] if {*other.seeds} == {*run.seeds})
+        controls = [other for other in same_seeds if is_control(other, run)]
+        if controls:
+            newest = max(controls, key=lambda one: one.started)
+            found[newest.id] = newest
+        without += not controls
+    return [*found.values(), *runs], without
+
+
+def _finished_controls(run: StoredRun) -> list[StoredRun]:
+    """Return the finished controls of a run's command in the folder that holds the run."""
     found: list[StoredRun] = []
     for path in run.directory.parent.glob(f"{controls_of(run.command)}/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
             if (result := Run(path.parent.parent, path.parent.name).result) is not None:
                 found.append(StoredRun.finished(result, path.parent))
-    return max((other for other in found if _is_control(other, run)), key=lambda one: one.started, default=None)
-
-
-def _is_control(other: StoredRun, run: StoredRun) -> bool:
-    """Return whether a finished run is a control that another is compared with."""
-    theirs, ours = other.result, run.result
-    if theirs is None or ours is None or theirs.named("eraser") != "control" or {*other.seeds} != {*run.seeds}:
-        return False
-    data = (other.data, run.data) if other.data and run.data else (None, None)
-    return pair_id(theirs, data[0]) == pair_id(ours, data[1]) and not changed_code(theirs.code, ours.code)
+    return found
 
 
 def compare(

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from hydra.core.singleton import Singleton
 
 from conf.check import AtLeast1, ConfigError
+from harness.interruption import interruptible
 from harness.sweep_files import SweepJob
 from hydra_plugins.erasure_mdl.launcher import Submitit
 from hydra_plugins.erasure_mdl.shared_sweep import has_ended
@@ -31,7 +32,8 @@ class Local(Submitit):
         devices = self._devices()
         count = min(self.options["workers"] or len(devices), len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launching process: see _wait
+        # Ctrl-C and a closed terminal are for the launching process, which passes them on
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
         threads_set = os.environ.get("OMP_NUM_THREADS")
         os.environ["OMP_NUM_THREADS"] = threads_set or threads
         try:
@@ -40,14 +42,16 @@ class Local(Submitit):
                 for worker in range(count)
             ]
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             if threads_set is None:
                 del os.environ["OMP_NUM_THREADS"]
         log.info("%d runs in %d processes, %s threads each", len(jobs), count, threads_set or threads)
         ended = set[int]()
         try:
-            self._wait(workers, jobs, ended)
-        except KeyboardInterrupt:
+            with interruptible(at_once=True):
+                self._wait(workers, jobs, ended)
+        except (KeyboardInterrupt, SystemExit):
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
                 if not worker.done():

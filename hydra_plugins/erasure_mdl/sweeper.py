@@ -1,7 +1,5 @@
 """The sweeper: the product of all choices on the command line."""
 
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, flag_override
 
 from conf.compose import product, typed_overrides
-from conf.error_messages import explain
 from harness.command import Command
-from harness.sweep_files import Sweep, sweep_name
+from harness.sweep_files import Sweep, folder_instead, sweep_name
 
 
 class Product(Sweeper):
@@ -55,8 +52,7 @@ def _begin(config: DictConfig) -> Sweep:
     try:
         sweep.save_request(command, words)
     except OSError as error:
-        sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")) / sweep.directory.name)
-        print(f"{explain(error, command, words)}; tables go to {sweep.directory}", file=sys.stderr)
+        sweep = Sweep(folder_instead(sweep.directory, error))
         sweep.save_request(command, words)
     with flag_override(config.hydra, ["readonly", "struct"], False):
         config.hydra.sweep.dir = str(sweep.directory)

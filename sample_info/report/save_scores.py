@@ -75,8 +75,6 @@ def save_scores(
         accuracy = accuracy_of(information.summaries, examples.experiment.config.plain, examples.eraser_fit)
         panel = title_of(examples), accuracy, information.summaries
         logger.figure("summaries/figure", draw_summaries([panel], {}, directory / "summaries.png"))
-    for one in scored:
-        logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores.nats["f_si_nats"].mean())})
     logged = {f"information.{name}.mean": float(values.mean()) for name, values in means.items()}
     logger.summarise(logged | {"network.test_accuracy": mean(one.test_accuracy for one in scored)})
 

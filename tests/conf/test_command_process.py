@@ -1,8 +1,10 @@
 """The process of a command where its folder is gone, nobody reads its output, or the terminal lacks a character."""
 
+import functools
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from conf.command_process import exit_code, let_threads_sleep
 from mdl.__main__ import COMMAND as MDL
 
+TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -24,7 +27,7 @@ def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> No
     assert done.stderr == "the current folder was deleted: go to one that exists, with cd\n"
 
 
-@pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.order_spectra --help"])
+@pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.cache --help"])
 def test_threads_that_wait_sleep(words: str) -> None:
     """Both import torch, whose OpenMP shows its settings then."""
     environment = {**os.environ, "OMP_DISPLAY_ENV": "true"}
@@ -49,13 +52,50 @@ def test_output_that_nobody_reads_is_no_error(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
+def unread() -> int:
+    """Return the end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("output", [unread, functools.partial(os.open, "/dev/full", os.O_WRONLY)])
+def test_runs_have_finished_whoever_reads_of_it(command, monkeypatch, output) -> None:
+    for words in (["-m", "eraser=control,leace"], ["eraser=control"]):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", os.fdopen(output(), "w"))
+            outcome = command(MDL, *words, *TINY)
+        assert outcome.code == 1
+        assert set(outcome.err.splitlines()) <= {
+            "No space left on device",
+            "results are saved, but not all tables and figures are kept: No space left on device",
+        }
+    assert len(list(Path("runs").glob("*/result.json"))) == 2
+    assert not list(Path("runs").rglob("error-*.json"))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["eraser=control"]])
+def test_a_closed_output_is_no_error(command, monkeypatch, words: list[str]) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    outcome = command(MDL, *words, *TINY)
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_ctrl_c_ends_a_script_with_one_line_also_while_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "jinja2.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    command = [sys.executable, "-m", "scripts.report", "runs"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == -signal.SIGINT  # 130 in a shell
+    assert done.stderr == "interrupted: launch the same command again to continue\n"
+
+
 @pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
 def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
     """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", terminal)
-    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0,1]"]
-    outcome = command(MDL, *sweeps, *tiny, "logger.mode=disabled")
+    outcome = command(MDL, *sweeps, *TINY, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     terminal.flush()
     shown = terminal.buffer.getvalue().decode("ascii")

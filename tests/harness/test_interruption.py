@@ -9,7 +9,7 @@ import pytest
 from harness.interruption import interruptible
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
 def test_at_once_a_signal_ends_the_block_as_an_exception(number: signal.Signals, request) -> None:
     expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
     default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL  # a shell's & ignores SIGINT

@@ -15,7 +15,8 @@ import wandb
 
 from conf.compose import composed
 from conf.schema import LoggerSettings
-from harness.logger import Logger
+from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import CurveRow
 from tests.made_up_runs import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
@@ -49,10 +50,20 @@ def test_two_runs_in_one_process_keep_their_own_config_points_and_state(tmp_path
         first.log({"mdl/n": 100, "mdl/ce_next_bits": 2.5})
         first.log({"mdl/n": 200, "mdl/ce_next_bits": 1.5})
         first.summarise({"result/bits_per_sample": 2.0})
+        long, short = [(None, 4.0), (3.0, 3.0), (2.0, 2.0)], [(None, 5.0), (1.0, 3.5)]
+        log_loss_curves(
+            first, [CurveRow(9, s, 2 * i, *bits) for s, each in enumerate((long, short)) for i, bits in enumerate(each)]
+        )
     with pytest.raises(RuntimeError), logger(tmp_path / "b", "b", seed=2):
         raise RuntimeError("broke")
     a, b = only_run(tmp_path / "a"), only_run(tmp_path / "b")
-    assert [(point["mdl/n"], point["mdl/ce_next_bits"]) for point in a.history] == [(100, 2.5), (200, 1.5)]
+    assert [(point["mdl/n"], point["mdl/ce_next_bits"]) for point in a.history[:2]] == [(100, 2.5), (200, 1.5)]
+    epochs = [
+        {name: point.get(f"loss/{name}") for name in ("epoch", "validation_bits", "train_bits")}
+        for point in a.history[2:]
+    ]
+    assert [[*point.values()] for point in epochs] == [[0, 4.5, None], [2, 3.25, 2.0]]  # the second seed stops there
+    assert a.summary["loss/validation_bits"] == 3.25
     assert a.summary["result/bits_per_sample"] == 2.0
     assert (a.config["seed"], b.config["seed"]) == (1, 2)
     assert (a.run.run_id, a.run.run_group, a.run.job_type, a.run.project) == ("a", "a-sweep", "mdl", "erasure-mdl")

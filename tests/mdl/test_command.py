@@ -168,6 +168,10 @@ def test_a_single_run_is_compared_with_its_control_if_that_has_run(command, monk
     assert compared.code == 0
     (difference,) = re.findall(r"LEACE .* (\+\d\.\d+ ± \S+)", compared.out)
     assert "no finished control" not in compared.out
+    several = command(MDL, "-m", "eraser=leace,qleace", *tiny)
+    assert difference in several.out
+    assert len(re.findall(r"LEACE .* \+\d\.\d+ ± ", several.out)) == 2
+    assert "no finished control" not in several.out
     Path("runs").rename("moved")
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")

@@ -62,6 +62,9 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     assert Image.open(directory / "scores.png").size[0] > 700
     logged = only_run(directory)
     assert logged.run.run_id == result["run_id"]
+    means = [one["mean_nats"] for one in result["information"]["f_si_nats"]]
+    shown = {name: value for name, value in logged.summary.items() if "f_si_nats" in name}
+    assert shown == {"information.f_si_nats.mean": pytest.approx(sum(means) / 2)}
     assert "W&B failed" not in caplog.text
 
     def fail(*_, **__) -> None:

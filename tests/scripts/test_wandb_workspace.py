@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import wandb_workspaces.workspaces as ws
 
+import scripts.wandb_workspace
 from scripts.report import main
 from tests.made_up_runs import write_run
 
@@ -19,11 +20,13 @@ def sent(tmp_path: Path, no_figures, monkeypatch, capsys) -> dict:
             write_run(tmp_path / "runs", "mdl", "digits", eraser, model)
     saved: list[ws.Workspace] = []
     monkeypatch.setattr(ws.Workspace, "save", lambda one: saved.append(one) or SimpleNamespace(url="https://there"))
+    monkeypatch.setenv("WANDB_PROJECT", "mine")  # where the runs went
     shown = ["--columns", "bits_per_label", "bits_per_label_difference", "crossing"]
-    assert main([str(tmp_path / "runs"), "--out", str(tmp_path / "report"), "--wandb", "me/mine", *shown]) == 0
+    assert main([str(tmp_path / "runs"), "--out", str(tmp_path / "report"), "--wandb", "me", *shown]) == 0
     assert "W&B:     https://there" in capsys.readouterr().out
     (workspace,) = saved
     assert (workspace.entity, workspace.project) == ("me", "mine")
+    assert scripts.wandb_workspace.workspace([], "me/other").project == "other"
     return json.loads(workspace._to_model().model_dump_json(by_alias=True))["spec"]["section"]
 
 

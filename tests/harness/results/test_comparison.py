@@ -11,7 +11,7 @@ import torch
 
 from erasure.store.checked_files import save_tensors
 from harness.results import compare, load
-from harness.results.comparison import control_beside
+from harness.results.comparison import with_controls
 from harness.results.read import read_run
 from tests.made_up_runs import write_run
 
@@ -182,15 +182,17 @@ def test_models_of_stored_runs_are_paired_under_each_eraser(tmp_path: Path) -> N
 def test_a_run_s_control_trains_at_the_rate_that_the_published_procedure_has_for_it(tmp_path: Path) -> None:
     options: Any = {"command": "train", "dataset": "digits", "seeds": (0, 1), "preset": "published"}
     run = read_run(write_run(tmp_path, eraser="gradient", lr=1e-4, **options).directory)
-    assert control_beside(run) is None
+    assert with_controls([run]) == ([run], 1)
     write_run(tmp_path, eraser="control", lr=1e-4, **options)  # another setting: the published rate is 5e-4
     write_run(tmp_path, eraser="control", lr=5e-4, **options | {"seeds": (0,)})
-    assert control_beside(run) is None
+    assert with_controls([run]) == ([run], 1)
     control = write_run(tmp_path, eraser="control", lr=5e-4, **options | {"seeds": (1, 0)})
-    assert control_beside(run) == read_run(control.directory)
+    assert with_controls([run]) == ([read_run(control.directory), run], 0)
 
 
 def test_a_network_called_control_is_no_control(tmp_path: Path) -> None:
     options: Any = {"command": "train", "dataset": "digits", "seeds": (0, 1), "options": {"name": "control"}}
-    control, _, run = (write_run(tmp_path, eraser=eraser, **options) for eraser in ("control", "qleace", "leace"))
-    assert control_beside(read_run(run.directory)) == read_run(control.directory)
+    written = (write_run(tmp_path, eraser=eraser, **options) for eraser in ("control", "qleace", "leace"))
+    control, *runs = (read_run(run.directory) for run in written)
+    assert with_controls(runs) == ([control, *runs], 0)
+    assert with_controls([*runs, control]) == ([*runs, control], 0)

@@ -7,7 +7,7 @@ import pytest
 
 from harness.results import compare, load
 from harness.results.arrange import arrange
-from harness.results.comparison import control_beside
+from harness.results.comparison import with_controls
 from harness.results.read import read_runs
 from tests.made_up_runs import write_run
 
@@ -42,7 +42,7 @@ def test_a_control_on_other_examples_is_not_compared_with(tmp_path: Path, path: 
     assert sorted(tables(tmp_path)) == [[("control", None)], [("leace", None)]]
     assert pd.isna(difference(tmp_path))
     (erased,) = (run for run in read_runs([tmp_path]) if run.config["eraser"]["name"] == "leace")
-    assert control_beside(erased) is None
+    assert with_controls([erased]) == ([erased], 1)
 
 
 @pytest.mark.parametrize("data", ["a" * 16, None])  # results before version 0.4.0 have none
@@ -55,7 +55,7 @@ def test_a_control_on_the_same_examples_is(tmp_path: Path, data: str | None) -> 
     assert shown == pytest.approx(expected)
     assert difference(tmp_path) == pytest.approx(expected)
     (erased,) = (run for run in read_runs([tmp_path]) if run.config["eraser"]["name"] == "leace")
-    assert control_beside(erased) is not None
+    assert with_controls([erased])[1] == 0
 
 
 def test_tables_on_files_of_one_name_say_which(tmp_path: Path) -> None:
