@@ -6,9 +6,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -41,6 +40,9 @@ from train.examples_in_memory import (
     unlabelled_examples,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _WORTH_SAVING_S = 10.0  # kernels that take longer are stored
 _KERNEL = 0.5  # share of the time with one output; it falls as 1 / outputs
 
@@ -66,7 +68,7 @@ def unique_information(
     memory_gib: float = 1.0,
     device: str | torch.device = "auto",
     on_progress: progress.Show = lambda *_: None,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Score how much each example tells a network that the others do not (Harutyunyan et al. 2021).
 
     The network is linearised at its initial weights, and trained on all examples and without each, in closed form.
@@ -107,6 +109,8 @@ def unique_information(
     Raises:
         ValueError: an invalid value; the message says what is allowed.
     """
+    import pandas as pd  # the command, which imports this module, does without
+
     require_same_rows(x, y, "y")
     require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
