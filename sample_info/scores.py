@@ -6,8 +6,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
 from sample_info.linearized.trained_path import along_trained_path
 from sample_info.settings import KernelSettings, SampleInfoSettings, TrainingSettings
+from sample_info.steps import Steps, computed
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
 from train.examples_in_memory import (
     as_images,
@@ -39,9 +41,6 @@ from train.examples_in_memory import (
     require_seeds,
     unlabelled_examples,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _WORTH_SAVING_S = 10.0  # kernels that take longer are stored
 _KERNEL = 0.5  # share of the time with one output; it falls as 1 / outputs
@@ -68,7 +67,7 @@ def unique_information(
     memory_gib: float = 1.0,
     device: str | torch.device = "auto",
     on_progress: progress.Show = lambda *_: None,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Score how much each example tells a network that the others do not (Harutyunyan et al. 2021).
 
     The network is linearised at its initial weights, and trained on all examples and without each, in closed form.
@@ -109,8 +108,6 @@ def unique_information(
     Raises:
         ValueError: an invalid value; the message says what is allowed.
     """
-    import pandas as pd  # the command, which imports this module, does without
-
     require_same_rows(x, y, "y")
     require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
@@ -171,17 +168,6 @@ def unique_information(
         frames.append(pd.DataFrame({"seed": seed, "example": places, "label": labels, **columns}))
     on_progress(1.0, f"{len(z):,} examples scored")
     return pd.concat(frames, ignore_index=True)
-
-
-class Steps(Protocol):
-    """Returns the value of a function, or its value in an earlier, interrupted attempt."""
-
-    def __call__(self, name: str, compute: Callable[[], Tensors], /, *, worth_s: float = 0.0) -> Tensors: ...
-
-
-def computed(_: str, compute: Callable[[], Tensors], **__: object) -> Tensors:
-    """Compute a step, and store nothing."""
-    return compute()
 
 
 @dataclass(frozen=True, kw_only=True)
