@@ -1,4 +1,4 @@
-"""Recipes: YAML groups, one folder per thing that can be swapped; their schema; the command line."""
+"""Configuration: groups of YAML files, one folder per exchangeable part; their schema; the command line."""
 
 from typing import Any
 

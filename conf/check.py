@@ -1,4 +1,4 @@
-"""Check values against types with pydantic; an error is one line, with the nearest key."""
+"""Checks of values against types with pydantic; errors are one line and name the nearest key."""
 
 import difflib
 import functools
@@ -21,10 +21,10 @@ from conf import Options
 AtLeast1 = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary that takes no other keys
+CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary without other keys
 T = TypeVar("T")
 
-LARGEST_WHOLE = 2**53  # up to which float64, and so JSON, holds every whole number
+LARGEST_WHOLE = 2**53  # float64, and so JSON, represents every integer up to this one
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's error types for unknown keys
 _LISTS = ("list_type", "tuple_type")
 _WHOLE, _NUMBER = "a whole number", "a number"
@@ -44,7 +44,7 @@ _ALLOWED = {  # allowed values, by pydantic's error type
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be run; one line that names the value, what is allowed and the remedy."""
+    """An error of a configuration that cannot be run: one line with the value, the allowed values and the remedy."""
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def keyword_only(function: Callable) -> Mapping[str, Any]:
     """Return the keyword-only arguments of a callable and their types.
 
     Raises:
-        ConfigError: an argument without a type.
+        ConfigError: an argument has no type.
     """
     hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -63,15 +63,15 @@ def keyword_only(function: Callable) -> Mapping[str, Any]:
 
 
 def check(prefix: str, section: Options, kind: type[T]) -> T:
-    """Convert options to a dataclass of settings, or to a dictionary of `section_of`, and check them.
+    """Convert options to a dataclass of settings, or to a dictionary type made by `section_of`, and check them.
 
     Args:
-        prefix: of the keys in error messages.
-        section: plain values; a group of options is a dictionary, which becomes a dataclass within the settings.
+        prefix: prefix of the keys in error messages.
+        section: plain values; a group of options is a dictionary, which becomes a nested dataclass.
         kind: type to convert to.
 
     Raises:
-        ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
+        ConfigError: an unknown or missing key, or an invalid value; suggests the nearest key.
     """
     try:
         checked: Any = _adapter(kind).validate_python(section)
@@ -79,7 +79,7 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
         reason = str(error).partition(". ")[0]
         raise ConfigError(f"{prefix}*: {reason}: give options types that YAML has, e.g. int or list[str]") from None
     except ValidationError as error:
-        # unknown keys first: a key that is missing may be one of them, misspelt
+        # unknown keys first: a missing key may be a misspelt one of them
         errors = sorted(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)
         raise ConfigError(_one_line(prefix, errors, _types(kind))) from None
     _require_numbers(prefix, section, checked)
@@ -87,7 +87,7 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
 
 
 def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
-    """Refuse numbers that result files cannot hold, and booleans in place of numbers, which pydantic accepts.
+    """Refuse numbers that result files cannot represent, and booleans as numbers, which pydantic accepts.
 
     Raises:
         ConfigError: names the option.
@@ -104,7 +104,7 @@ def _require_numbers(prefix: str, given: Any, checked: Any) -> None:
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each single value of nested dictionaries, settings and lists, with its place, e.g. "data.at_most[0]"."""
+    """Yield each value in nested dictionaries, settings and lists, after its place, e.g. "data.at_most[0]"."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):
@@ -118,7 +118,7 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def section_of(types: Mapping[str, Any]) -> type[Options]:
-    """Return the type of a dictionary with these keys and no others, for `check`."""
+    """Return a type for `check`: a dictionary with exactly these keys."""
     return _section_of(tuple(types.items()))
 
 
@@ -130,7 +130,7 @@ def _section_of(types: tuple[tuple[str, Any], ...]) -> Any:
     return section
 
 
-_adapter = functools.cache(TypeAdapter)  # takes milliseconds, and a sweep of thousands needs the same few
+_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds, and large sweeps reuse the same few
 
 
 def _types(kind: Any) -> Mapping[str, Any]:
@@ -138,10 +138,10 @@ def _types(kind: Any) -> Mapping[str, Any]:
 
 
 def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, Any]) -> str:
-    """Describe the first error in one line; for a value of several types, name all of them."""
+    """Describe the first error in one line; name all allowed types of a value."""
     error = errors[0]
     if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
-        return str(refused)  # by the settings themselves
+        return str(refused)  # raised by the settings' own checks
     loc = list(error["loc"])
     while len(loc) > 1 and is_dataclass(kind := types.get(str(loc[0]))):
         prefix, types = f"{prefix}{loc.pop(0)}.", keyword_only(kind)
@@ -167,7 +167,7 @@ def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, A
 
 
 def _allowed(error: ErrorDetails, place: str) -> str:
-    """Return the allowed values in place of a refused one."""
+    """Describe the allowed values after a refused one."""
     settable = error["input"] is not None and "[" not in place
     value = written(error["input"])
     if error["type"] in _LISTS:
@@ -188,9 +188,9 @@ _SYNONYMS = {"none": "control", "identity": "control", "original": "control", "f
 
 
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
-    """Return a line that names an unknown key, the nearest known one, and all of them.
+    """Return a line that names an unknown key, the nearest known key, and all known keys.
 
-    Case, blanks and hyphens do not count: "ALF-QLEACE" is near "alf_qleace".
+    Case, blanks and hyphens are ignored: "ALF-QLEACE" matches "alf_qleace".
     """
     by_normalised = {_normalised(name): name for name in known}
     normalised = _normalised(key)

@@ -52,8 +52,8 @@ def interrupt_in_one_line() -> None:
 def let_threads_sleep() -> None:
     """Let torch's threads sleep while they wait for each other, unless OMP_WAIT_POLICY is set.
 
-    By default they spin for some milliseconds, and may occupy the core that the other thread needs. Call this before
-    torch is imported.
+    By default, waiting threads spin for some milliseconds and may occupy the core that another thread needs. Call this
+    function before torch is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -61,8 +61,8 @@ def let_threads_sleep() -> None:
 def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | None = None) -> int:
     """Run a command, report an error in one line, and return the exit code.
 
-    It is 2 for a configuration or data that cannot be used, 1 for files that cannot be read, written or fetched, and
-    130 for Ctrl-C.
+    The exit code is 2 for an unusable configuration or unusable data, 1 for files that cannot be read, written or
+    fetched, and 130 for Ctrl-C.
     """
     try:
         code = work()
@@ -91,10 +91,10 @@ def _drop_output() -> None:
 
 
 def make_folder(key: str, folder: str) -> None:
-    """Make the folder that an option names, unless it is there.
+    """Make the folder that an option names, unless it exists.
 
     Raises:
-        ConfigError: it cannot be made.
+        ConfigError: the folder cannot be made.
     """
     try:
         Path(folder).expanduser().mkdir(parents=True, exist_ok=True)

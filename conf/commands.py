@@ -1,10 +1,9 @@
-"""The commands `python -m NAME`: each is a package of this name, listed here alone.
+"""The list of commands `python -m NAME`; each is a package NAME.
 
-A command has a primary configuration `conf/NAME.yaml`, and a group with its own options, `conf/NAME/default.yaml` and
-other choices, which is the section NAME of its configuration. Its package has modules with its
-`harness.command.Command` (`COMMAND` in NAME/__main__.py), the class of its configuration, the class of its results, and
-the tables and figures of reports. They are imported by name when they are needed: packages import `conf` and `harness`
-themselves, and --help needs none of them.
+A command has a primary configuration `conf/NAME.yaml`. Its own options are the section NAME of the configuration, with
+the choices `conf/NAME/default.yaml` and others. The package contains the `harness.command.Command` (`COMMAND` in
+NAME/__main__.py), the class of its configuration, the class of its results, and the tables and figures of reports. They
+are imported by name on first use, because the packages import `conf` and `harness`, and --help needs none of them.
 """
 
 import importlib
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Members:
-    """The parts of a command's package that other packages use, by qualified name.
+    """Qualified names of the parts of a command's package that other packages use.
 
     Attributes:
         config: class of its configuration, a `conf.schema.Config` with a section of the command's name.
@@ -32,7 +31,7 @@ class Members:
     report: str
 
 
-COMMANDS = {  # in the order of a report
+COMMANDS = {  # in the order of reports
     "mdl": Members("mdl.settings.MdlConfig", "mdl.result.MdlResult", "mdl.codelength_report"),
     "train": Members("train.settings.TrainConfig", "train.result.TrainResult", "train.final_losses_report"),
     "sample_info": Members(

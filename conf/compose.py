@@ -1,4 +1,4 @@
-"""Compose configurations from lists of overrides: one, or those of all jobs of a sweep."""
+"""Composition of configurations from lists of overrides, for one run or for all jobs of a sweep."""
 
 import contextlib
 import copy
@@ -24,7 +24,7 @@ from conf.groups import CONF, chosen, file_of, keys, search_path
 from conf.schema import C, plain, validate
 from conf.target_class import TARGETS, target_of
 
-# Hydra 1.3 behaves like 1.1 by default; 1.4 has one behaviour, and warns about this argument
+# Hydra 1.3 behaves like 1.1 without this argument; 1.4 has only one behaviour, and warns about the argument
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
 
 
@@ -33,7 +33,7 @@ def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
 
     Args:
         command: "mdl" or "train".
-        overrides: as on the command line, e.g. "dataset=digits".
+        overrides: words of the command line, e.g. "dataset=digits".
         kind: the class of the command's configuration.
 
     Raises:
@@ -50,7 +50,7 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
-    """Return overrides with ++ before the options that a user's YAML file leaves out: Hydra sets no other new keys."""
+    """Return overrides with ++ before options that a user's YAML file leaves out, as Hydra needs ++ for new keys."""
     selected = chosen(command, overrides)
 
     def is_left_out(override: str) -> bool:
@@ -63,10 +63,10 @@ def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
 
 
 def left_out_options(group: str, choice: str) -> dict[str, Any]:
-    """Return the options of the class that a user's YAML file names, without those that the file lists.
+    """Return the options of the class named in a user's YAML file that the file does not list.
 
     Returns:
-        Defaults by option; "???" where a value must be set.
+        Defaults by option; "???" for options that must be set.
 
     Raises:
         ConfigError: the class cannot be imported, or has an option without a type.
@@ -77,7 +77,7 @@ def left_out_options(group: str, choice: str) -> dict[str, Any]:
         listed = keys(group, choice)
         target = target_of(group, listed)
     except (yaml.YAMLError, OmegaConfBaseException, OSError, KeyError, AssertionError):
-        return {}  # no such file, or it names no class: refused later
+        return {}  # a missing file, or one without a class, is refused later
     optional = getattr(target.resolve(), "optional", ())
     arguments = inspect.signature(target.schema).parameters
     options = [option for option in keyword_only(target.schema) if option not in listed]
@@ -85,14 +85,14 @@ def left_out_options(group: str, choice: str) -> dict[str, Any]:
 
 
 def typed_overrides(overrides: Any) -> list[str]:
-    """Return a run's overrides from `hydra.overrides` as they were typed: references in them are not followed."""
+    """Return a run's overrides from `hydra.overrides` as typed, with references unresolved."""
     typed = OmegaConf.to_container(overrides.task)
     assert isinstance(typed, list)
     return typed
 
 
 def override_value(value: Any) -> str:
-    """Write a value for Hydra's command line, with quotes only where Hydra needs them."""
+    """Return a value in the syntax of Hydra's command line, with quotes only where Hydra needs them."""
     if isinstance(value, str):
         return value if _is_read_as(value) else _quoted(value)
     if isinstance(value, (list, tuple)):
@@ -107,7 +107,7 @@ def _entry(value: Any) -> str:
 
 
 def _is_read_as(text: str) -> bool:
-    """Return whether Hydra reads an override's value, without quotes, as this text."""
+    """Return whether Hydra reads this text, unquoted as an override's value, as the text itself."""
     try:
         return "${" not in text and OverridesParser.create().parse_override(f"key={text}").value() == text
     except HydraException:
@@ -147,9 +147,9 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
     """Return the overrides that a sweep chooses from, by key.
 
     Args:
-        loader: Hydra's.
+        loader: Hydra's configuration loader.
         params: an experiment's choices by key, which `overrides` replace.
-        overrides: of the command line.
+        overrides: overrides of the command line.
 
     Raises:
         ConfigError: a sweep over an interval, or over no values.
@@ -173,9 +173,9 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
 class Composer:
     """A fast composer of many jobs' configurations.
 
-    It composes each choice of groups once, and sets values in the result. Hydra reads the YAML files for every job,
-    which takes 60 ms or more: minutes for thousands of jobs. Hydra must be initialised. A returned configuration is
-    valid until the next call.
+    It composes each choice of groups once, and sets values in the result. Hydra itself would read the YAML files for
+    every job, which takes 60 ms or more, so minutes for thousands of jobs. Hydra must be initialised. A returned
+    configuration is valid until the next call.
     """
 
     def __init__(self, command: str, loader: ConfigLoader, search_overrides: Sequence[str] = ()) -> None:
@@ -190,7 +190,7 @@ class Composer:
         for override in self._parser.parse_overrides(list(overrides)):
             (values if self._is_value(override) else choices).append(override)
         composed = [str(choice.input_line) for choice in choices]
-        # values are set in place: a cached configuration serves only jobs that set the same keys
+        # values are set in place, so a cached configuration is reused only by jobs that set the same keys
         key = (*composed, *(value.key_or_group for value in values))
         if key not in self._composed:
             self._composed[key] = compose(self._command, [*self._search_overrides, *composed])
@@ -202,7 +202,7 @@ class Composer:
         return config
 
     def _is_value(self, override: Override) -> bool:
-        """Return whether an override sets an existing key, rather than choosing a file, adding or deleting."""
+        """Return whether an override sets an existing key, and does not choose a file, add a key or delete one."""
         if override.type is not OverrideType.CHANGE or override.package is not None:
             return False
         return override.key_or_group not in self._groups

@@ -1,4 +1,4 @@
-"""Names that tables and figures show, and colours of erasers: display_names.yaml, of this project and of the user."""
+"""Names in tables and figures, and colours of erasers, from this project's and the user's display_names.yaml."""
 
 import functools
 import re
@@ -16,11 +16,11 @@ _SECTIONS = ("names", "eraser_colours")
 
 
 def display() -> Sections:
-    """Return `names` and `eraser_colours` of conf/display_names.yaml, with those of the user's folders.
+    """Return `names` and `eraser_colours` of conf/display_names.yaml and of the files in the user's folders.
 
     Raises:
-        ConfigError: a file of the user's has other contents; says which.
-        yaml.YAMLError: it is no YAML.
+        ConfigError: a file has invalid contents; the message names them.
+        yaml.YAMLError: a file is not valid YAML.
     """
     files = [path for folder in folders() if (path := folder / "display_names.yaml").is_file()]
     return _merged(tuple((path, path.stat().st_mtime_ns) for path in files))
@@ -28,7 +28,7 @@ def display() -> Sections:
 
 @functools.cache
 def _merged(files: Sequence[tuple[Path, int]]) -> Sections:
-    """Return the entries of files, with their times of change; later files replace entries of earlier ones."""
+    """Return the merged entries of files, given with their modification times; later files take precedence."""
     merged: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for path, _ in files:
         for section, entries in _read(path).items():
@@ -37,9 +37,9 @@ def _merged(files: Sequence[tuple[Path, int]]) -> Sections:
 
 
 def _read(path: Path) -> Sections:
-    """Return the sections of a file; raise as `display` does."""
+    """Return the sections of a file; raises the errors of `display`."""
     try:
-        with path.open(encoding="utf-8") as file:  # whose name errors of YAML tell
+        with path.open(encoding="utf-8") as file:  # YAML errors contain the name of an open file
             content = yaml.safe_load(file)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8 ({error.reason}): save it again") from error

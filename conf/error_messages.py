@@ -1,4 +1,4 @@
-"""Errors as one line: the value, what is allowed, the remedy."""
+"""One-line error messages with the value, the allowed values and the remedy."""
 
 import errno
 import re
@@ -25,8 +25,8 @@ _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a name, and 4,096 for a path",
 }
-_EXPERIMENT = "experiment"  # the group that is added to a command line
-# Hydra's text around the reason why an override cannot be read: before it in version 1.4, after it in both
+_EXPERIMENT = "experiment"  # the group that a command line adds with +
+# Hydra's text around the reason why an override cannot be parsed: before it in version 1.4, after it in 1.3 and 1.4
 _AROUND_REASON = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"
 _NO_MEMORY = r"(can't allocate|out of) memory"  # torch's, on a CPU or GPU
 _LONGEST_WORD = 400  # characters; longer words are truncated in the middle
@@ -84,7 +84,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
 
 
 def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
-    """Write the library's arguments as keys of the command line: `size=None` becomes `dataset.size=null`."""
+    """Replace the library's arguments by keys of the command line: `size=None` becomes `dataset.size=null`."""
     selected = chosen(command, overrides) if command else {}
     sections = {
         key: section
@@ -105,9 +105,9 @@ def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
 
 
 def _fetch_command(source: Any) -> str | None:
-    """Return the command that fetches a dataset; None if no choice names its class.
+    """Return the command that fetches a dataset, or None if no choice names its class.
 
-    It starts from the choice that has the fewest values to change.
+    The command uses the choice that needs the fewest changed values.
     """
     commands = []
     for choice, preset in readable("dataset").items():
@@ -119,7 +119,7 @@ def _fetch_command(source: Any) -> str | None:
 
 
 def _several_values(key: str, values: str, command: str, *, sweeps: bool) -> str:
-    """Explain a comma where one value is taken, and the sweep that takes several if there is one."""
+    """Explain a comma in a key that takes one value, and how to start a sweep if the command has sweeps."""
     word, default = f"{key}={values}", OmegaConf.select(unchecked(command, []), key, throw_on_missing=False)
     if not values.startswith("[") and OmegaConf.is_list(default):
         return f'{word}: must be a list: write "{key}=[{values}]"'
@@ -130,7 +130,7 @@ def _several_values(key: str, values: str, command: str, *, sweeps: bool) -> str
 
 
 def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
-    """Explain an override that Hydra cannot read, with the quotes that help."""
+    """Explain an override that Hydra cannot parse, and show the quotes that it needs."""
     key, equals, value = override.partition("=")
     if joined := _joined(override, overrides):
         return f"{override}: no blank after the comma: {joined}"
@@ -150,9 +150,9 @@ def _unreadable(override: str, reason: str, overrides: Sequence[str]) -> str:
 
 
 def _no_choice(overrides: Sequence[str]) -> str:
-    """Explain a group that is set to null or a number, which Hydra does not take for the name of a choice.
+    """Explain a group that is set to null or a number, which Hydra does not accept as the name of a choice.
 
-    A word that begins with "=" is such a group as well, one without a name.
+    Hydra also treats a word that begins with "=" as a group, one without a name.
     """
     of_groups = []
     for word in overrides:
@@ -166,7 +166,7 @@ def _no_choice(overrides: Sequence[str]) -> str:
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:
-    """Return the override that the shell has split at blanks beside a comma; empty if there is none."""
+    """Return the override that the shell split at blanks next to a comma, or an empty string."""
     joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
     part = refused.strip(",")
     return next((word for word in joined if word not in words and word.count("=") == 1 and part in word), "")
@@ -196,7 +196,7 @@ def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     for choice in selected[group]:
         try:
             options: object = keys(group, choice) | left_out_options(group, choice)
-        except ConfigError as error:  # of a class that cannot be imported, which may well have this option
+        except ConfigError as error:  # a class that cannot be imported may have this option
             return str(error)
         for depth, part in enumerate(parts := name.split(".")):
             if not isinstance(options, dict):

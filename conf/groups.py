@@ -1,4 +1,4 @@
-"""The groups of YAML files, their choices, and each choice's keys, read without composing."""
+"""Groups of YAML files, their choices, and the keys of each choice, read without composing a configuration."""
 
 import contextlib
 import functools
@@ -33,12 +33,12 @@ def user_folders() -> list[Path]:
 
 
 def folders() -> list[Path]:
-    """Return the folders of YAML files, this project's before the user's."""
+    """Return the folders of YAML files: first this project's, then the user's."""
     return [CONF, *user_folders()]
 
 
 def search_path() -> list[str]:
-    """Return the override with which Hydra finds the user's choices without --config-dir."""
+    """Return the override that makes Hydra find the user's choices without --config-dir; empty if there are none."""
     places = ",".join(f"'file://{folder}'" for folder in user_folders())
     return [f"hydra.searchpath=[{places}]"] if places else []
 
@@ -50,23 +50,23 @@ def choices(group: str) -> list[str]:
 
 
 def file_of(group: str, choice: str) -> Path:
-    """Return a choice's file; this project's goes before the user's of the same name."""
+    """Return a choice's file; this project's files take precedence over the user's."""
     files = (path for folder in folders() if (path := folder / group / f"{choice}.yaml").exists())
     return next(files, CONF / group / f"{choice}.yaml")
 
 
 def groups() -> list[str]:
-    """Return the groups that a run is composed of, and the experiments."""
+    """Return the groups from which a run is composed, and the group of experiments."""
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and choices(path.name))
 
 
 def keys(group: str, choice: str) -> Options:
-    """Return a choice's keys and default values, with those of the choices it builds on."""
+    """Return the keys and default values of a choice and of the choices that it builds on."""
     content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
     assert isinstance(content, dict)
     merged: Options = {}
     for entry in content.pop("defaults", []):
-        if "@_global_" in str(entry):  # variables, no keys of the choice
+        if "@_global_" in str(entry):  # variables are not keys of the choice
             continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():
@@ -81,7 +81,7 @@ preset = functools.cache(keys)  # for callers that ask often and do not change t
 
 
 def readable(group: str) -> dict[str, Options]:
-    """Return the choices of a group with their keys, without the user's files that cannot be read as choices."""
+    """Return the choices of a group with their keys; skip files of the user that are not valid choices."""
     found = {}
     for choice in choices(group):
         with contextlib.suppress(yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, AssertionError):
@@ -97,13 +97,13 @@ def _section_at(nested: Options, key: str) -> Options:
 
 
 def common_keys(command: str) -> list[str]:
-    """Return the keys that belong to no group."""
+    """Return a command's top-level keys that are not groups."""
     both = [OmegaConf.load(CONF / f"{name}.yaml") for name in ("base", command)]
     return list(dict.fromkeys(str(key) for content in both for key in content if key not in ("defaults", "hydra")))
 
 
 def chosen(command: str, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Return each group's choices in a command line: several in a sweep, the default where it names none."""
+    """Return each group's choices on a command line: several in a sweep, the default if none is named."""
     entries = [e for name in ("base", command) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
     pairs = [(str(key).removeprefix("override "), e[key]) for e in entries if not isinstance(e, str) for key in e]
     selected = {group: [choice] for group, choice in pairs if "/" not in group}

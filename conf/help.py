@@ -10,21 +10,21 @@ from conf.compose import left_out_options, override_value
 from conf.groups import CONF, choices, chosen, file_of, keys, without_config_dir
 from conf.target_class import TARGETS
 
-_HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
-_WIDTH, _COMMENTS = 118, 38  # columns of a line, and where comments begin
+_HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that users do not set on the command line
+_WIDTH, _COMMENTS = 118, 38  # line length, and the column of comments
 _EXPERIMENTS, _LAUNCHER = "experiments", "hydra/launcher"
 
 
 def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
-    """Return the help page of a command, or of the topic that is named among the words.
+    """Return the help page of a command, or of a topic if the words name one.
 
     Args:
         command: the command's name.
         purpose: one line on what the command does.
-        words: of the command line, whose overrides choose the keys to show.
+        words: words of the command line; overrides among them determine the keys to show.
 
     Raises:
-        ConfigError: there is no such topic.
+        ConfigError: the topic does not exist.
     """
     words, _ = without_config_dir(words)
     overrides = [word for word in words if "=" in word]
@@ -73,7 +73,7 @@ def _option_lines(group: str, choice: str) -> list[str]:
 
 
 def _left_out_lines(group: str, choice: str) -> list[str]:
-    """Return lines `key: default  # of CLASS` for the options of a user's class that its YAML file leaves out."""
+    """Return lines `key: default  # of CLASS` for options of a user's class that its YAML file does not list."""
     try:
         left_out = left_out_options(group, choice)
     except ConfigError as error:
@@ -82,13 +82,13 @@ def _left_out_lines(group: str, choice: str) -> list[str]:
 
 
 def _aligned(line: str) -> str:
-    """Return a line with its comment at the column where the others' are."""
+    """Return a line with its comment moved to the common column."""
     said, hash_, comment = line.partition(" # ")
     return f"{said:<{_COMMENTS}}{hash_}{comment}"
 
 
 def _choices(command: str, group: str, selected: str) -> str:
-    """Return a group's choices, a line each, and the keys of launchers."""
+    """Return a group's choices, one per line, and for the group of launchers also their keys."""
     sweep = "-m " if group == _LAUNCHER else ""
     lines = [f"python -m {command} {sweep}{group}=CHOICE, one of (* chosen here):"]
     lines += [f"  {'*' if name == selected else ' '} {name:<17} {_title(group, name)}" for name in choices(group)]
@@ -98,7 +98,7 @@ def _choices(command: str, group: str, selected: str) -> str:
 
 
 def _experiments(command: str) -> str:
-    """Return the experiments of a command, a line each: those whose file names it, or no command."""
+    """Return the experiments of a command, one per line: those whose files name this command or none."""
     lines = [f"Ready-made sweeps; start one with python -m {command} -m +experiment=NAME:"]
     for name in choices("experiment"):
         named = re.findall(r"^# python -m (\w+) ", "\n".join(_lines(file_of("experiment", name))), re.MULTILINE)
@@ -119,7 +119,7 @@ def _title(group: str, choice: str) -> str:
 
 
 def _options(group: str, choice: str) -> list[str]:
-    """Return a choice's keys, a line each, with those of the choices it builds on."""
+    """Return the keys of a choice and of the choices that it builds on, one per line."""
     path = file_of(group, choice)
     defaults = [line[4:] for line in _lines(path) if line.startswith("  - ") and "_self_" not in line]
     parents = [file_of(group, entry) for entry in defaults if "@" not in entry]
@@ -129,10 +129,10 @@ def _options(group: str, choice: str) -> list[str]:
 
 
 def _key_lines(*paths: Path) -> list[str]:
-    """Return lines `key: value  # comment`; a later file's value replaces an earlier one's under its comment."""
+    """Return lines `key: value  # comment`; later files replace values, and keep earlier comments if they have none."""
     lines: dict[str, str] = {}
     for path in paths:
-        groups: list[str] = []  # in which the line is, by indentation of two
+        groups: list[str] = []  # groups that contain the line, by indentation of two
         for line in _lines(path):
             key, colon, value = line.strip().partition(":")
             groups = groups[: (len(line) - len(line.lstrip())) // 2]

@@ -10,7 +10,7 @@ from conf.commands import config_of
 
 T = TypeVar("T")
 
-# options that stored runs may have, and the value that is now fixed; any value (...) of those that affected no result
+# former options in stored runs, with the value that is now fixed; ... (any value) if an option did not affect results
 _RETIRED: Mapping[str, Any] = {
     "mdl.share": ...,
     "sample_info.batch_size": ...,
@@ -22,22 +22,22 @@ _RETIRED: Mapping[str, Any] = {
 
 
 def unhashed(default: T) -> T:
-    """Declare a settings field that ids never contain: it says how or where, and does not affect results."""
+    """Declare a settings field that ids never contain, because it does not affect results."""
     return field(default=default, metadata={"hashed": False})
 
 
 def later(default: T) -> T:
-    """Declare a settings field that was added later: ids contain other values than its default, so old ids stay."""
+    """Declare a settings field added later: ids contain it only if it differs from its default, so old ids stay."""
     return field(default=default, metadata={"not_hashed_at": default})
 
 
 def only_with(default: Callable[[], T], **others: Any) -> T:
-    """Declare a settings field, a group of options, that ids contain only where other fields have these values."""
+    """Declare a group of options that ids contain only if other fields have these values."""
     return field(default_factory=default, metadata={"hashed_with": others})
 
 
 def identifying(config: Options, command: str) -> Options:
-    """Return the part of a configuration of a command, as files hold it, that a run's id contains: see `hashed`."""
+    """Return the part of a stored configuration that enters a run's id; see `hashed`."""
     kind = config_of(command)
     known = keyword_only(kind)
     return hashed({key: value for key, value in config.items() if key in known}, kind)
@@ -51,7 +51,7 @@ def without_retired(config: Options) -> Options:
 
 
 def _without(options: Options, path: Sequence[str], fixed: Any) -> Options:
-    """Return options without the one at `path`, a key in each group, if it has the value `fixed` or that is `...`."""
+    """Return options without the one at `path`, the keys from the outermost group, if its value or `...` is `fixed`."""
     key, *inner = path
     if key not in options:
         return options
@@ -61,11 +61,11 @@ def _without(options: Options, path: Sequence[str], fixed: Any) -> Options:
 
 
 def hashed(options: Options, settings: Any) -> Options:
-    """Return the options that an id contains, groups included: see `unhashed`, `later` and `only_with`.
+    """Return the options that an id contains, including groups; see `unhashed`, `later` and `only_with`.
 
     Args:
-        options: of a configuration, or of a group of options in it.
-        settings: their dataclass.
+        options: options of a configuration or of a group.
+        settings: dataclass of the options.
     """
     left_out = {
         f.name

@@ -1,8 +1,8 @@
-"""The configuration of a run: checked, frozen settings, made from composed YAML files.
+"""The configuration of a run: checked, frozen settings made from composed YAML files.
 
-A command's configuration is a dataclass of `Config`'s fields and its own sections; their types are the schema. The
-sections of dataset, eraser and model each name a class, whose keyword-only arguments are theirs: a new eraser, model
-or dataset needs no entry here.
+A command's configuration is a dataclass with the fields of `Config` and the command's own sections; their types are the
+schema. The sections of dataset, eraser and model each name a class, and their options are its keyword-only arguments. A
+new eraser, model or dataset therefore needs no entry here.
 """
 
 import os
@@ -19,7 +19,7 @@ from conf.check import CLOSED, ConfigError, check, keyword_only
 from conf.run_identity import unhashed
 from conf.target_class import TARGETS, check_target
 
-VARIABLES = "experiment"  # section of variables that others refer to and experiments sweep over; not part of a run
+VARIABLES = "experiment"  # section of variables for other sections and for sweeps; not part of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class LoggerSettings:
         project: W&B project.
         entity: W&B user or team; None for the account's default.
         init_timeout_s: seconds to wait for the server before falling back to offline.
-        finish_timeout_s: seconds to wait at a run's end for what is not uploaded yet; it stays on disk.
+        finish_timeout_s: seconds to wait for uploads at a run's end; files not uploaded by then stay on disk.
     """
 
     mode: Literal["online", "offline", "disabled"] = unhashed("offline")
@@ -51,15 +51,15 @@ class Config:
         eraser: name, class and options of the eraser.
         model: name, class and options of the model.
         logger: options of W&B.
-        seeds: one training per seed and size; distinct, not negative.
+        seeds: distinct, non-negative seeds; each gives one training per size.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: data type of the erased images on disk.
-        runs_dir: where results go.
-        cache_dir: where erased datasets are kept.
+        runs_dir: folder of results.
+        cache_dir: folder of erased datasets.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = CLOSED
-    # options, and whole sections, that make rows of one table and not several tables: "mdl.code", "sample_info"
+    # options and sections that distinguish rows of a table instead of tables: "mdl.code", "sample_info"
     row_options: ClassVar[tuple[str, ...]] = ()
 
     dataset: Options
@@ -85,27 +85,27 @@ class Config:
 
     @classmethod
     def resolved(cls, options: Options) -> Options:
-        """Return a configuration in which options that depend on others have their values.
+        """Return a configuration in which options that depend on other options have their values.
 
         Raises:
-            ConfigError: there is no value for these others.
+            ConfigError: an option has no value for these other options.
         """
         return options
 
     @classmethod
     def sections(cls) -> list[str]:
-        """Return the command's sections of options beside those of every command: `["train", "mdl"]` of `mdl`."""
+        """Return the command's own sections of options, e.g. `["train", "mdl"]` for `mdl`."""
         shared = {f.name for f in fields(Config)}
         return [key for key, kind in keyword_only(cls).items() if is_dataclass(kind) and key not in shared]
 
     @classmethod
     def table_sections(cls) -> list[str]:
-        """Return the sections of which options make tables: those that are not all `row_options`."""
+        """Return the command's own sections whose options distinguish tables: those not in `row_options` as a whole."""
         return [section for section in cls.sections() if section not in cls.row_options]
 
     @property
     def plain(self) -> Options:
-        """The configuration as files hold it: dictionaries, and lists in the place of tuples."""
+        """The configuration as in files: dictionaries, and lists in place of tuples."""
         return asdict(self, dict_factory=_with_lists)
 
 
@@ -132,7 +132,7 @@ def plain(config: DictConfig) -> Options:
 
 
 def _expanded(value: Any) -> Any:
-    """Return a value with ~ at the beginning of paths expanded, as shells do."""
+    """Return a value with ~/ at the beginning of texts expanded, as in shells."""
     if isinstance(value, dict):
         return {key: _expanded(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -141,10 +141,10 @@ def _expanded(value: Any) -> Any:
 
 
 def validate(config: Options, kind: type[C]) -> C:
-    """Check a configuration of plain containers, and make it into a command's settings.
+    """Check a configuration of plain containers, and convert it to a command's settings.
 
     Raises:
-        ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
+        ConfigError: an unknown or missing key, or an invalid value; suggests the nearest key.
     """
     options = {key: value for key, value in config.items() if key != VARIABLES}
     checked = check("", kind.resolved(options), kind)

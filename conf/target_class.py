@@ -1,4 +1,4 @@
-"""Classes that sections of a configuration name by `_target_`; options are their keyword-only arguments."""
+"""Classes named by `_target_` in a configuration; the section's options are their keyword-only arguments."""
 
 import functools
 import importlib
@@ -13,7 +13,7 @@ from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of, written
 
-# imported by name when they are needed: they import `conf` themselves, and --help and a wrong key need no torch
+# imported by name on first use: they import `conf` themselves, and --help and key errors need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.dataset.Source",
     "eraser": "erasure.eraser.Eraser",
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def imported(name: str) -> Any:
-    """Import what a qualified name such as `models.mlp.MLP` names; an error within its module is raised as it is."""
+    """Import an object by its qualified name, e.g. `models.mlp.MLP`; errors of its module are raised unchanged."""
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
@@ -34,7 +34,7 @@ class Target(Generic[T]):
 
     Args:
         section: the section.
-        kind: base class of the named class: one of `TARGETS`, or a subclass of one.
+        kind: required base class of the named class: one of `TARGETS`, or a subclass of one.
     """
 
     def __init__(self, section: Options, kind: type[T]) -> None:
@@ -43,10 +43,10 @@ class Target(Generic[T]):
         self.kind = kind
 
     def resolve(self) -> type[T]:
-        """Import the class, unless its module is an installed package's; a model may also be named as any network.
+        """Import the class; a model may also be a torch.nn.Module or a function that makes one.
 
         Raises:
-            ConfigError: there is no such class, or it is of another kind.
+            ConfigError: the class does not exist, is of another kind, or belongs to an installed package.
         """
         module = self.path.rpartition(".")[0]
         base = f"{self.kind.__module__}.{self.kind.__name__}"
@@ -68,7 +68,7 @@ class Target(Generic[T]):
 
     @property
     def schema(self) -> Callable:
-        """The callable that takes the options: an eraser's fit, or the class if the fit passes them on."""
+        """The callable that takes the options: an eraser's fitting function, or the class if it passes them on."""
         resolved = self.resolve()
         for name in ("fit_examples", "from_moments"):
             function = getattr(resolved, name, resolved)
@@ -84,7 +84,7 @@ class Target(Generic[T]):
 
     @property
     def nested(self) -> dict[str, tuple[str, bool]]:
-        """The options that hold sections: by name, their kind, and whether they hold several.
+        """The kind of each option that holds sections, and whether it holds several, by name.
 
         {"parts": ("dataset", True)} for `parts: Mapping[str, Source]`,
         {"network": ("model", False)} for `network: Model`.
@@ -124,7 +124,7 @@ def target_of(kind: str, section: Options) -> Target[Any]:
 
 
 def _hidden(error: Exception) -> str:
-    """Return a hint for a module that is not found, or that a package of this project hides; else ""."""
+    """Return a hint if a module was not found or is hidden by a package of this project, else an empty string."""
     package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
     folder = Path(__file__).parents[1] / package
     if package and folder.is_dir():
@@ -134,17 +134,17 @@ def _hidden(error: Exception) -> str:
 
 @functools.cache
 def _may_be_imported(module: str) -> bool:
-    """Return whether a possibly untrusted configuration may import a module; imports nothing.
+    """Return whether a possibly untrusted configuration may import a module, without importing it.
 
-    Importing runs code, and installed packages contain modules that do harm. A module that cannot be found may be
-    imported, which fails.
+    Importing runs code, and installed packages contain harmful modules. A module that cannot be found is allowed,
+    because its import fails.
     """
     package = module.partition(".")[0]
     if package in {base.partition(".")[0] for base in TARGETS.values()}:
         return True
     try:
         spec = importlib.util.find_spec(package)
-    except ValueError:  # no name, or the program itself
+    except ValueError:  # an empty name, or the program itself
         return False
     if spec is None:
         return True
@@ -160,13 +160,13 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     """Check a section that names a class against that class's options.
 
     Args:
-        key: of the section.
-        section: its content.
+        key: key of the section.
+        section: content of the section.
         kind: "dataset", "eraser" or "model".
 
     Raises:
-        ConfigError: no such class, unknown or missing key, or value of the wrong type.
-        ValueError: an option that the eraser refuses for any data.
+        ConfigError: an unknown class, an unknown or missing key, or a value of the wrong type.
+        ValueError: the eraser refuses an option for any data.
     """
     for required in ("name", "_target_"):
         if section.get(required) is None:

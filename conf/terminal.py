@@ -10,21 +10,21 @@ def printable(text: str, *, lines: bool = False) -> str:
     """Return text with a blank for each control character and each character that cannot be encoded.
 
     Args:
-        text: possibly untrusted.
-        lines: whether line breaks stay.
+        text: possibly untrusted text.
+        lines: whether to keep line breaks.
     """
     return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
 
 
 class PrintableFormatter(logging.Formatter):
-    """A formatter of log records, whose values may be untrusted."""
+    """A formatter for log records with possibly untrusted values."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), lines=True)
 
 
 class _FirstOfEach(logging.Filter):
-    """A filter that lets a message pass once, as the runs of a sweep say the same of their dataset."""
+    """A filter that passes each message once, as the runs of a sweep repeat the messages about their dataset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,9 +38,10 @@ class _FirstOfEach(logging.Filter):
 
 
 def show_log(level: int, *, force: bool = False) -> None:
-    """Show log records of a level and above on stderr, each message once; with `force` instead of earlier handlers.
+    """Show log records of a level and above on stderr, each message once; `force` replaces earlier handlers.
 
-    Hydra's are shown from warnings on. What --info asks for it logs itself, on stdout: its loggers keep their level.
+    Hydra's records are shown from warnings on. The levels of Hydra's loggers do not change, because Hydra logs the
+    output of --info itself, on stdout.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)
@@ -51,7 +52,7 @@ def show_log(level: int, *, force: bool = False) -> None:
 
 
 def print_anywhere() -> None:
-    """Print a question mark for each character that the terminal's encoding lacks, such as ±."""
+    """Make stdout print a question mark for each character that its encoding lacks, such as ±."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         with contextlib.suppress(OSError):  # what was printed before goes to a full disk, or nobody reads it
             sys.stdout.reconfigure(errors="replace")

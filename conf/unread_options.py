@@ -1,4 +1,4 @@
-"""Refuse options that nothing in a run reads: its id would contain them without effect."""
+"""Refusal of options that nothing in a run reads, as its id would contain options without effect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,18 +11,18 @@ from conf.target_class import TARGETS, target_of
 
 
 def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, Any] | None = None) -> None:
-    """Refuse options that nothing reads, unless they are those of one of this project's choices of their group.
+    """Refuse options that nothing reads, unless their values are those of one of this project's choices of the group.
 
-    Such a choice is accepted as a whole: `train=quick model=kernel` computes what `model=kernel` does.
+    Such a choice is accepted as a whole: `train=quick model=kernel` gives the same result as `model=kernel`.
 
     Args:
-        config: of the run.
-        unread: clauses by `no_effect`, by option or group of options ("train.lr", "mdl.replay"). Options that
-            datasets, erasers and models do not read by their own account are added.
-        auto: values that "auto" stands for, by option.
+        config: configuration of the run.
+        unread: clauses made by `no_effect`, by option or group of options ("train.lr", "mdl.replay"). Options that
+            datasets, erasers and models declare unread are added.
+        auto: values of options for which "auto" stands, by option.
 
     Raises:
-        ConfigError: names the option.
+        ConfigError: an option has no effect; the message names it.
     """
     unread = {**_unread_by_parts(config), **unread}
     plain = config.plain
@@ -39,32 +39,32 @@ def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, A
 
 
 def no_effect(ignorer: str, *readers: str) -> str:
-    """Return the clause of a message on an option that one part ignores and others read."""
+    """Return the clause of a message about an option that one part ignores and others read."""
     *most, last = readers
     return f"has no effect with {ignorer}, only with {', '.join(most)}{' or ' if most else ''}{last}"
 
 
 def _unread_by_parts(config: Config) -> dict[str, str]:
-    """Return the options that dataset, eraser and model do not read, given their others."""
+    """Return the options that dataset, eraser and model do not read, given their other options."""
     unread = {}
     for group in TARGETS:
         target = target_of(group, getattr(config, group))
         readers: Mapping[str, str] = target.resolve().unread_options(target.options)
         name = f"{group}={target.section['name']}"
-        for option, reader in readers.items():  # a library's option, or a part in words
+        for option, reader in readers.items():  # the reader is an option of the section, or words
             reads = reader if " " in reader else f"{group}.{reader}"
             unread[f"{group}.{option}"] = no_effect(name, reads)
     return unread
 
 
 def _own_choices(group: str, section: Options) -> list[Options]:
-    """Return this project's choices of a group; for a dataset, eraser or model, those of the same class."""
+    """Return this project's choices of a group; for a dataset, eraser or model, only those of the same class."""
     own = [preset(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
     return [choice for choice in own if choice.get("_target_") == section.get("_target_")]
 
 
 def _flat(options: Options, prefix: str) -> Options:
-    """Return the options of nested groups by their full keys: {"train.published.backtrack": True}."""
+    """Return nested options by their full keys, e.g. {"train.published.backtrack": True}."""
     flat: Options = {}
     for key, value in options.items():
         flat |= _flat(value, f"{prefix}.{key}") if isinstance(value, dict) else {f"{prefix}.{key}": value}

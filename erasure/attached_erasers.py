@@ -46,7 +46,7 @@ class _Changes:
             self.hook = module.register_forward_hook(self._after, prepend=True)
 
     def __deepcopy__(self, _: Any) -> "_Changes":
-        """Return no changes: nothing could remove them from a copy of the network."""
+        """Return a copy without changes, because nothing could remove them from a copy of the network."""
         copied = object.__new__(_Changes)
         copied.changes, copied.hook = [], self.hook
         return copied
@@ -83,9 +83,9 @@ _INPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
 
 
 class Attachment:
-    """Functions that change the states of modules of a network, until `remove`.
+    """Functions that change the states of modules of a network, until `remove` is called.
 
-    The logger `erasure` reports modules that do not run in a pass of the network, whose states are not changed.
+    The states of modules that do not run in a pass of the network are not changed; the logger `erasure` reports them.
 
     Args:
         model: any network; `torch.compile` compiles it again if it was compiled.

@@ -12,7 +12,7 @@ from erasure.polar import orthonormalise, polar_factor, rough_polar_factor
 from erasure.progress import report_progress
 from erasure.torch_modes import without_autocast
 
-_TITLE = "barycenter of class covariances"  # of the progress
+_TITLE = "barycenter of class covariances"  # title of the progress bar
 
 
 def reported_classes(k: int) -> Iterator[int]:
@@ -29,7 +29,8 @@ class Alignment:
     Attributes:
         root: R [d, r], the weighted mean of the rotated factors F_j U_j; R Rᵀ is the barycenter.
         rotations: U_j, [r_j, r] each, in the precision of `polar`; orthonormal rows or columns, whichever are fewer.
-        excess: estimate of the objective above its minimum after each round, as in `erasure.transport.Barycenter`.
+        excess: estimated excess of the objective over its minimum after each round, as in
+            `erasure.transport.Barycenter`.
     """
 
     root: Tensor
@@ -37,10 +38,10 @@ class Alignment:
     excess: Sequence[float]
 
     def maps(self, factors: list[CovarianceFactor]) -> Tensor:
-        """Return A_jᵀ of A_j = R U_jᵀ F_j⁺, [k, d, d], which map every covariance of rank r or more to R Rᵀ.
+        """Return the transposes [k, d, d] of A_j = R U_jᵀ F_j⁺, which map every covariance of rank r or more to R Rᵀ.
 
-        Covariances are exact to rounding because the U_j are orthonormal. The U_j are those of the round before R,
-        which affects only the size of the edit and is part of `excess`. The list of factors is emptied.
+        The mapped covariances equal R Rᵀ to rounding because the U_j are orthonormal. The U_j belong to the round
+        before R. This affects only the size of the edit, and `excess` includes it. The list of factors is emptied.
         """
         d = len(self.root)
         maps = torch.empty(len(factors), d, d, dtype=torch.float64, device=self.root.device)
@@ -85,7 +86,7 @@ def align(
     variance = float(average.trace())
     excess: list[float] = []
     rotations: list[Tensor] = []
-    geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # progress is that of the excess on a logarithmic scale
+    geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # progress follows the logarithm of the excess
     for _ in range(max_rounds):
         rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
         mean = torch.zeros_like(root)
@@ -106,8 +107,8 @@ def align(
 def _rest(step: float, last_step: float) -> float:
     """Estimate the excess that remains after a round that gained `step`, by a geometric series.
 
-    Each half round shrinks the excess by about the square root of the factor by which a round shrinks the step. The
-    factor is limited to 30; for the covariances of CIFAR-10 it is 20.
+    A half round shrinks the excess by about the square root of the factor by which a round shrinks the step. This
+    square root is taken as at most 30; for the covariances of CIFAR-10 it is 20.
     """
     shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
     return step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf

@@ -49,8 +49,9 @@ class Certificate:
         linear_chance: expected `linear_r2` for shuffled labels, p / (n - 1). After an eraser of order one, `linear_r2`
             is 0 on the training split, and close to this value on others.
         quadratic_r2: the same for polynomials of degree two in `quadratic_directions` principal components of the
-            coordinates, each scaled to unit variance. A value near chance does not prove absence: other directions may
-            hold class information, and `order_z_scores`, of directions chosen without that scaling, may show it.
+            coordinates, each scaled to unit variance. A value near chance does not prove absence, because other
+            directions may hold class information. `order_z_scores` may show it: their directions are chosen without
+            that scaling.
         quadratic_chance: expected `quadratic_r2` for shuffled labels.
         quadratic_directions: number of components that the number of examples allows (`erasure.predictability`).
         order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.order_spectra`), in the

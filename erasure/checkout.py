@@ -1,10 +1,10 @@
-"""The packages of a checkout beside the library, which modules of a user may shadow."""
+"""Packages beside the library in a checkout, which a user's modules may shadow."""
 
 import importlib.machinery
 import sys
 from pathlib import Path
 
-_PACKAGES = ("conf", "models", "harness", "train")  # what `mdl` and `sample_info` import
+_PACKAGES = ("conf", "models", "harness", "train")  # imported by `mdl` and `sample_info`
 
 
 def require_own_packages() -> None:

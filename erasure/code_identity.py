@@ -37,7 +37,7 @@ def code_identity(defined: type) -> dict[str, int | str]:
     return {name: digests.pop(module.__name__), **digests}
 
 
-@functools.cache  # by module object: the source of the imported module
+@functools.cache  # keyed by module object, because the source is that of the imported module
 def _digests(module: ModuleType) -> dict[str, str]:
     """Return digests of the source of a module and of every module it imports, directly or indirectly, by name."""
     assert module.__file__ is not None
@@ -74,12 +74,12 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _project_module(name: str) -> tuple[str, Path, str] | None:
-    """Return the name, file and package of a module; None if it is missing, installed or no module."""
+    """Return the name, file and package of a module; None if it is missing, installed or not a module."""
     if name.partition(".")[0] in sys.stdlib_module_names:
         return None
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, AttributeError, ValueError):  # an optional import; an attribute of a module; a module without
+    except (ImportError, AttributeError, ValueError):  # an optional import, a module's attribute, or no `__spec__`
         return None
     if spec is None or spec.origin is None or not spec.has_location or _INSTALLED & set(Path(spec.origin).parts):
         return None

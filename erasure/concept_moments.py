@@ -40,8 +40,8 @@ SINGLE = "z"  # name of a concept without a name
 class ConceptMoments:
     """Means and covariances of examples x and a concept z, and their cross-covariance.
 
-    Accumulated in float64 from batches, and mergeable, as `ClassMoments` are. LEACE, oracle LEACE and SPLINCE need
-    nothing else (Belrose et al. 2023, Theorem 4.2), so that z may be anything that has a covariance with x:
+    Like `ClassMoments`, they are accumulated in float64 from batches, and can be merged. LEACE, oracle LEACE and
+    SPLINCE need nothing else (Belrose et al. 2023, Theorem 4.2). Hence z may be anything that has a covariance with x:
 
     - real numbers [n] or [n, m], and [n, m, 1] for one per vector of examples [n, m, d];
     - several labels per example, [n, m] booleans or zeros and ones;
@@ -93,7 +93,7 @@ class ConceptMoments:
             x: examples, [n, ...] or [..., d].
             z: concept, or a mapping of names to concepts. Integers [n] are classes, from 0 to the largest.
             dim: values per example; all of x[0] by default.
-            device: where the sums live; that of `x` by default.
+            device: device of the sums; that of `x` by default.
         """
         require_same_rows(x, named_concepts(z))
         x = as_tensor(x, "x", examples=True)
@@ -128,7 +128,7 @@ class ConceptMoments:
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples with the same concepts, in any order, in place.
+        """Add the moments of other examples in place; both need the same concepts, in any order.
 
         Raises:
             ValueError: another number of coordinates, or other concepts.
@@ -142,14 +142,14 @@ class ConceptMoments:
         return self
 
     def _joint_positions(self, names: Iterable[str]) -> list[int]:
-        """Return the positions in the joint moments of x, and then of the columns of all concepts in another order."""
+        """Return the positions in the joint moments of x, then of the concepts' columns in the order of `names`."""
         return [*range(self.dim), *(self.dim + at for name in names for at in self.positions([name]))]
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
         """Merge the moments of all processes of `torch.distributed`, in place, whatever the order of their concepts.
 
         Raises:
-            ValueError: processes have other concepts, or numbers of coordinates.
+            ValueError: the processes differ in their concepts or numbers of coordinates.
         """
         at = self._joint_positions(sorted(self.concepts))
         described = f"{self.dim} dimensions and {sorted(self.concepts.items())}"
@@ -164,10 +164,10 @@ class ConceptMoments:
 
     @classmethod
     def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """Load what `save` has written.
+        """Load moments that `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else, or impossible moments.
+            ValueError: the file is damaged, or holds something else or impossible moments.
         """
         tensors, metadata = load_tensors(Path(path))
         if not isinstance(about := metadata.get("concept_moments"), dict):
@@ -175,7 +175,7 @@ class ConceptMoments:
         with explained(path):
             dim, concepts = about["dim"], about["concepts"]
             width = dim + sum(whole_number(size, name) for name, size in concepts.items())
-            require_sums(tensors, width, 1, pooled=True)  # before as many columns as it claims are allocated
+            require_sums(tensors, width, 1, pooled=True)  # before the columns that the file claims are allocated
             moments = cls(dim, concepts, device=device)
             moments._joint.load_state_dict(tensors)
             return moments
@@ -271,7 +271,7 @@ def moments_of(
     require_same_rows(x, named)
     if len(named) == 1 and not isinstance(z, Mapping):
         x, one = as_tensor(x, "x", examples=True), as_tensor(next(iter(named.values())), "z")
-        several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, or one label for each vector
+        several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, rather than one label for each vector
         if (
             num_classes is not None
             or is_one_hot(one)
@@ -287,7 +287,7 @@ def moments_of(
 
 
 def class_counts(num_classes: Any, concepts: str | Sequence[str] | None) -> int | dict[str, int] | None:
-    """Return numbers of classes as ints: one for all, or by name, where a single concept is "z".
+    """Return numbers of classes as ints: one for all, or a mapping by name, in which a single concept is called "z".
 
     Args:
         num_classes: k, or a mapping of names of concepts to k, or None.
@@ -324,7 +324,7 @@ def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
     if named.keys() != concepts.keys():
         raise ValueError(f"z has the concepts {', '.join(named)}: expected {', '.join(concepts)}")
     tensors = _tensors(named)
-    # Converted one by one: a common dtype of integers and floats would be that of the floats, which rounds integers.
+    # Converted one by one: a common dtype of integers and floats would be a floating one, and could round integers.
     return torch.cat([_encoded(tensors[name], leading, size).double() for name, size in concepts.items()], 1)
 
 

@@ -10,7 +10,7 @@ _BLOCK = 384  # below this size a triangular product is not worth splitting
 class CovarianceFactor:
     """F with F Fᵀ = Σ for a positive semi-definite Σ [d, d], and its pseudo-inverse F⁺, as operators.
 
-    Coordinates are first scaled to unit variance, so that dim pixels are treated like bright ones, and those without
+    Coordinates are first scaled to unit variance, so that dim pixels are treated like bright ones. Coordinates without
     variance are left out. If the rest has full rank, F is a Cholesky factor, which takes a third of d³ multiply-adds.
     Otherwise F comes from an eigendecomposition without its null space. F⁺ is never formed.
 
@@ -26,7 +26,8 @@ class CovarianceFactor:
         full_rank: whether Σ is of full rank on the coordinates that vary.
 
     Raises:
-        ValueError: a rank above what the number of examples allows, which means that rounding passes for variance.
+        ValueError: a rank above the limit that the number of examples sets, because rounding errors then count as
+            variance.
     """
 
     def __init__(
@@ -66,24 +67,24 @@ class CovarianceFactor:
         return self.multiply(torch.eye(self.rank, dtype=torch.float64, device=self._std.device))
 
     def multiply(self, b: Tensor) -> Tensor:
-        """F b, [d, m], for b [r, m]."""
+        """Return F b, [d, m], for b [r, m]."""
         product = lower_multiply(self._cholesky, b) if self.full_rank else self._vectors @ (self._root * b)
         return self._embed(product * self._std)
 
     def multiply_transposed(self, b: Tensor) -> Tensor:
-        """Fᵀ b, [r, m], for b [d, m]."""
+        """Return Fᵀ b, [r, m], for b [d, m]."""
         b = b[self._live] * self._std
         return lower_multiply_transposed(self._cholesky, b) if self.full_rank else self._root * (self._vectors.T @ b)
 
     def solve(self, b: Tensor) -> Tensor:
-        """F⁺ b, [r, m], for b [d, m]."""
+        """Return F⁺ b, [r, m], for b [d, m]."""
         b = b[self._live] / self._std
         if self.full_rank:
             return torch.linalg.solve_triangular(self._cholesky, b, upper=False)
         return self._vectors.T @ b / self._root
 
     def solve_transposed(self, b: Tensor) -> Tensor:
-        """F⁺ᵀ b, [d, m], for b [r, m]."""
+        """Return F⁺ᵀ b, [d, m], for b [r, m]."""
         if self.full_rank:
             solved = torch.linalg.solve_triangular(self._cholesky.T, b, upper=True)
         else:
@@ -91,7 +92,7 @@ class CovarianceFactor:
         return self._embed(solved / self._std)
 
     def null_projection(self, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Thin factors [d, q], [q, d] of the projection that removes the part of `b` [d, m] outside Σ's range.
+        """Return thin factors [d, q], [q, d] of the projection that removes the part of `b` [d, m] outside Σ's range.
 
         The projection is orthogonal in coordinates of unit variance. The factors are empty if Σ has no null space, or
         if `b` is only rounding error there.
@@ -106,7 +107,7 @@ class CovarianceFactor:
         return self._embed(v * self._std), self._embed(v / self._std).T
 
     def _embed(self, rows: Tensor) -> Tensor:
-        """Put rows of the coordinates that vary back among those that do not."""
+        """Extend rows for the coordinates that vary to all coordinates, with zeros for the others."""
         if len(self._live) == self._dim:
             return rows
         full = rows.new_zeros(self._dim, rows.shape[1])
@@ -118,15 +119,16 @@ def _rounding_variance(relative: Tensor, epsilon: float) -> Tensor:
     """Return the variance below which a direction of coordinates of unit variance may be rounding error alone.
 
     Rounding to a relative `epsilon` adds ε²/12 times the mean square of a coordinate. Hidden states of a network have
-    been rounded many times, and erasers amplify rounding: up to 6,000 times was measured in float32. The power of 2/3
-    allows 9e4 times in float32 and 60 times in bfloat16, and limits how far an eraser amplifies rounding of its input.
+    been rounded many times, and erasers amplify rounding; a factor of up to 6,000 was measured in float32. The power of
+    2/3 allows a factor of 9e4 in float32 and of 60 in bfloat16. It also limits how far an eraser amplifies rounding of
+    its input.
     """
     squares = 1 + relative.square()
     return (epsilon**2 / 12 * (squares.median() if len(squares) else squares.sum())) ** (2 / 3)
 
 
 def least_eigenvalue(lower: Tensor) -> Tensor:
-    """Bound the least eigenvalue of L Lᵀ, L lower triangular, from above: inverse iteration from the smallest pivot."""
+    """Return an upper bound on the least eigenvalue of L Lᵀ, by inverse iteration from L's smallest pivot."""
     pivots = lower.diagonal()
     vector = (pivots == pivots.min()).to(lower)[:, None] if len(lower) else lower.new_ones(0, 1)
     size = lower.new_tensor(torch.inf)
@@ -137,7 +139,7 @@ def least_eigenvalue(lower: Tensor) -> Tensor:
 
 
 def lower_multiply(lower: Tensor, b: Tensor) -> Tensor:
-    """L b for a lower triangular L, at little more than half the cost of a general product."""
+    """Return L b for a lower triangular L, at little more than half the cost of a general product."""
     half = len(lower) // 2
     if half < _BLOCK:
         return lower @ b
@@ -146,7 +148,7 @@ def lower_multiply(lower: Tensor, b: Tensor) -> Tensor:
 
 
 def lower_multiply_transposed(lower: Tensor, b: Tensor) -> Tensor:
-    """Lᵀ b for a lower triangular L."""
+    """Return Lᵀ b for a lower triangular L."""
     half = len(lower) // 2
     if half < _BLOCK:
         return lower.T @ b

@@ -55,7 +55,7 @@ class RawImages:
         class_names: one per label.
         max_value: largest possible value of a uint8 pixel (255; 16 for the digits).
         bounded: whether values outside 0..1 are impossible, as for images but not for vectors.
-        parts: number of consecutive training images from each part of a mixture, by its name, in order.
+        parts: number of training images of each part of a mixture, by name; the images follow in this order.
 
     Raises:
         ValueError: training and test images of different shapes.
@@ -128,12 +128,12 @@ class Source(ABC):
     def names_content(self) -> str | None:
         """Return a digest of a file that `example_names` reads and `content` leaves out; None if there is no such file.
 
-        It belongs to the identity of runs that write names, and does not affect the numbers of any.
+        The digest is part of the identity of runs that write names. It does not affect the numbers of any run.
         """
         return None
 
     def identity(self) -> dict[str, object]:
-        """Return the properties of this dataset that determine the numbers of a run, and none of this machine."""
+        """Return the properties of this dataset that determine the numbers of a run, without those of this machine."""
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
         return described | {"code": code_identity(type(self)), "content": self.content()}
 
@@ -144,7 +144,7 @@ class Source(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options that have no effect given the others, each with the setting or kind that reads it."""
+        """Return options that have no effect under the other options, each with the setting or kind that reads it."""
         return {}
 
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
@@ -173,7 +173,7 @@ class Published(Source):
 
     @abstractmethod
     def files(self) -> Mapping[str, str]:
-        """Path below `root` -> published MD5, of every file that `read` opens."""
+        """Return the published MD5 of every file that `read` opens, by path below `root`."""
 
     @abstractmethod
     def read(self) -> RawImages:
@@ -192,11 +192,11 @@ class Published(Source):
         return self.read()
 
     def content(self) -> str:
-        """Digest of the published checksums: the same on every machine, with or without the files."""
+        """Return a digest of the published checksums, the same on every machine, with or without the files."""
         return fingerprint(sorted(self.files().values()))
 
     def verify(self) -> None:
-        """Compare every file with its checksum; raises MissingDataError if one is missing, cut short or altered."""
+        """Compare every file with its checksum; raise MissingDataError if one is missing, cut short or altered."""
         for name, md5 in self.files().items():
             path = self.folder / name
             if not path.is_file():

@@ -18,7 +18,7 @@ def free_bytes(device: torch.device) -> float:
 
 
 def free_host_bytes(meminfo: Path = _MEMINFO, group: Path = _CGROUP) -> float:
-    """Return the memory in bytes that Linux estimates as free, or that the control group allows, if that is less.
+    """Return the bytes of memory that Linux estimates as free or that the control group allows, whichever is less.
 
     Args:
         meminfo: the system's file of memory sizes.

@@ -33,15 +33,16 @@ from erasure.zscore import Preprocessing
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
 
-    The annotation of a field, `left: Annotated[Tensor, "d r"]`, states the shape of a tensor, which `load` checks: d is
-    the number of coordinates, k that of classes, and any other letter has one size wherever it occurs.
+    The annotation of a field, such as `left: Annotated[Tensor, "d r"]`, states the shape of its tensor, and `load`
+    checks the shape. There d is the number of coordinates and k the number of classes. Any other letter has the same
+    size wherever it occurs.
 
     docs/methods/index.md lists the erasers of this package with their theorems.
 
     Attributes:
         uses_labels: whether the map depends on the label z, which must then be passed with held-out data as well.
-        erased_order: highest order of class moments that are equal afterwards on the data the eraser
-            was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
+        erased_order: highest order of class moments that the eraser makes equal on the data it was fitted to (0 none,
+            1 means, 2 means and covariances). The certificate checks it.
         version: version of the computed numbers, part of cache keys and run ids; raise it when numbers change. A
             subclass without one is identified by its source (`erasure.code_identity`).
         transductive: whether all examples of a dataset are erased at once, without a map (`TransductiveEraser`).
@@ -96,7 +97,7 @@ class Eraser(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options that have no effect given the others, each with the setting or kind that reads it."""
+        """Return options that have no effect under the other options, each with the setting or kind that reads it."""
         return {}
 
     @classmethod
@@ -141,7 +142,7 @@ class Eraser(ABC):
 
     @classmethod
     def needs_examples(cls) -> bool:
-        """Return whether fitting reads examples as well as moments, which an override of `fit_examples` says."""
+        """Return whether fitting reads examples as well as moments, as in classes that override `fit_examples`."""
         return cls.fit_examples.__func__ is not Eraser.fit_examples.__func__
 
     @classmethod
@@ -175,7 +176,7 @@ class Eraser(ABC):
 
     @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
-        """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
+        """Erase `x`, a floating tensor or array, and return the same kind, shape, dtype and device.
 
         Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
 
@@ -254,7 +255,7 @@ class Eraser(ABC):
         device: torch.device | str | torch.dtype | None = None,
         dtype: torch.dtype | torch.device | str | None = None,
     ) -> Self:
-        """Return a copy with tensors on `device`, floating ones in `dtype`, in which it then computes.
+        """Return a copy with its tensors on `device`, and floating tensors in `dtype`, the precision of its map.
 
         The arguments may come in either order, as in `eraser.to(torch.float32)`.
 
@@ -287,7 +288,9 @@ class Eraser(ABC):
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Load what `save` has written, from `Eraser` or from the class itself. Only tensors and JSON are read.
+        """Load an eraser that `save` has written.
+
+        Call it on `Eraser` or on the class of the eraser. Only tensors and JSON are read.
 
         Raises:
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or lacks a field

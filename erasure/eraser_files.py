@@ -68,7 +68,7 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
 
 
 def _family(kind: "type[Eraser]") -> "dict[str, type[Eraser]]":
-    """Return a class and its subclasses by qualified name: a user's class may have the name of one of ours."""
+    """Return a class and its subclasses by qualified name, since a user's class may have the name of ours."""
     family = {f"{kind.__module__}.{kind.__qualname__}": kind}
     return family | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
 
@@ -137,7 +137,7 @@ def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], 
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a tensor, or a value read from JSON, has a type."""
+    """Return whether a tensor, or a value read from JSON, is of the type `hint`."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _fits(value, parts[0])

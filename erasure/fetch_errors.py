@@ -8,7 +8,7 @@ from pathlib import Path
 
 from erasure.store.atomic_files import DiskFullError
 
-_SILENCE_S = 60.0  # without data from the server, after which a download fails
+_SILENCE_S = 60.0  # seconds without data from the server after which a download fails
 
 
 class FetchError(OSError):
@@ -17,7 +17,7 @@ class FetchError(OSError):
 
 @contextlib.contextmanager
 def fetching(what: str, folder: Path) -> Iterator[None]:
-    """Turn errors of a download library, while it downloads `what` to `folder`, into one line.
+    """Turn errors of a library that downloads `what` to `folder` into errors of one line.
 
     Raises:
         DiskFullError: no space is left.

@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | None:
     """Return a warning of too few examples to make class moments equal on other data, or None if there are enough.
 
-    With no more examples than coordinates the covariance is singular, and every labelling is linear: the directions
-    that are erased depend on the sample rather than on its distribution.
+    With no more examples than coordinates, the covariance is singular and every labelling is a linear function of the
+    examples. The directions that are erased then depend on the sample rather than on its distribution.
 
     Args:
         n: number of examples that the eraser is fitted to.
@@ -35,7 +35,7 @@ def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | No
 
 
 def warned_of_few(eraser: Any, moments: ClassMoments | ConceptMoments) -> bool:
-    """Log a warning if an eraser, a class or an instance, is fitted to too few examples; return whether it is."""
+    """Log a warning if an eraser (class or instance) is fitted to too few examples; return whether it was logged."""
     smallest = None if isinstance(moments, ConceptMoments) else min(moments.sizes)
     warning = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
     if warning is not None:

@@ -76,11 +76,11 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
     """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
 
     The eraser of a linear layer is folded into that layer. The eraser of another module, such as a normalisation, is
-    folded into the linear layers that read its output, which one pass of the network finds (Belrose et al. 2023,
-    section 6, erase at such places). After each fold all tensors of the output for `x` are compared with those of the
-    hooks, to 1e-4 of the largest value of each tensor, or to 1e-9 in float64; integers and booleans must be equal. In
-    float32 an unerased connection of weight 1e-6 cannot be told from rounding: fold `model.double()` where that
-    matters.
+    folded into the linear layers that read its output; one pass of the network finds these layers. (Belrose et al.
+    2023, section 6, erase at such places.) After each fold, every tensor of the output for `x` is compared with its
+    value under hooks. The tolerance is 1e-4 of the tensor's largest value, or 1e-9 in float64; integers and booleans
+    must be equal. In float32, an unerased connection of weight 1e-6 cannot be told from rounding; fold `model.double()`
+    where that matters.
 
     Args:
         model: network in evaluation mode; it is not changed, and erasers that are attached to it are left out. Linear
@@ -91,9 +91,9 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
         inputs: whether the erasers apply to the inputs of linear layers.
 
     Raises:
-        ValueError: as `fold` and `erase`, an output that is read by something other than a linear layer, or returned,
-            and needs its hook, a linear layer that shares its weight with another module, or a network that cannot be
-            copied.
+        ValueError: as `fold` and `erase`; an output that still needs its hook, because the network returns it or
+            something other than a linear layer reads it; a linear layer that shares its weight with another module; or
+            a network that cannot be copied.
 
     Example:
         >>> import torch
@@ -143,7 +143,7 @@ def _copied(model: nn.Module) -> nn.Module:
 
 
 def _same_outputs(expected: Any, outputs: Any) -> bool:
-    """Return whether the tensors of two outputs of a network are equal, those of floats up to rounding."""
+    """Return whether the tensors of two outputs of a network are equal, floating ones up to rounding."""
     wanted, got = ([leaf for leaf in leaves(one) if isinstance(leaf, Tensor)] for one in (expected, outputs))
     if not any(one.is_floating_point() or one.is_complex() for one in wanted):
         raise ValueError("the network returns no tensor of floating numbers, by which a fold could be checked")

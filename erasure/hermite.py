@@ -1,4 +1,4 @@
-"""Hermite tensors of order three, and inner products of those of any order, K_p(x, y) = ⟨He_p(x), He_p(y)⟩.
+"""Hermite tensors of order three, and inner products of Hermite tensors of any order, K_p(x, y) = ⟨He_p(x), He_p(y)⟩.
 
 The tensors have r^p entries; only those of order three are small enough to be averaged. Inner products of any order
 have a generating function (Mehler 1866),
@@ -67,7 +67,7 @@ def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, 
 
 
 def third_mean(x: Tensor) -> Tensor:
-    """Return the mean of He_3(x) = x ⊗ x ⊗ x less x ⊗ I in its three orders, of examples [n, r]: [r, r, r]."""
+    """Return the mean [r, r, r] over examples [n, r] of He_3(x), x ⊗ x ⊗ x less x ⊗ I in its three orders."""
     r = x.shape[1]
     total = x.new_zeros(r, r * r)
     for part in x.split(_TILE):

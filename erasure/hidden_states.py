@@ -97,7 +97,7 @@ def fit_layers(
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
-    """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
+    """Fit an eraser for each of several modules, on outputs that earlier erasers have changed ("concept scrubbing").
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
     there is fitted, with its states in memory. If there is no room for them, or a skip connection bypasses them, a pass
@@ -107,8 +107,8 @@ def fit_layers(
 
     Args:
         model: network in evaluation mode, on the device of the batches.
-        batches: pairs (x, z) or triples (x, z, mask), where the network is called with x, or with the entries of x if
-            x is a mapping; or dictionaries, with whose entries it is called except for those named by `z`. z has a
+        batches: pairs (x, z), triples (x, z, mask), or dictionaries. The network is called with x, or with the entries
+            of x if x is a mapping. For a dictionary it is called with all entries except those named by `z`. z has a
             value for each example or each token, in any form that `ConceptMoments` takes: labels, real numbers
             ([batch, tokens, 1] for one per token), or a mapping of names to several concepts.
         modules: names of modules that run once in a pass. Outputs [batch, tokens, d] are taken as vectors, others as

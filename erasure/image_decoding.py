@@ -60,7 +60,7 @@ def decode(
         where: name of the image in messages.
         size: side in pixels to resize to; None to keep the size.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
-        remarks: list to which lost parts of images are appended, with `where`.
+        remarks: list to which descriptions of lost parts of the image are appended, with `where`.
 
     Raises:
         ValueError: no image, a damaged or truncated one, or values of unknown range.
@@ -106,7 +106,7 @@ def _require_whole(encoded: bytes) -> None:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Convert to an image of 8 bits per value; RGBA if pixels are transparent, and only then."""
-    # "I" is of 32 bits, but Pillow scales PGM to 16 and, before version 11.3, reads PNG of 16 bits so
+    # "I" has 32 bits, but Pillow uses it for PGM, scaled to 16 bits, and before version 11.3 for 16-bit PNG
     sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     if not sixteen and image.mode not in _MODES:
         raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")

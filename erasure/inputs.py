@@ -313,15 +313,15 @@ def _row_labels(name: str, values: Any) -> Iterator[tuple[str, Any]]:
 
 
 def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> None:
-    """Raise ValueError for frames whose columns have other names, or another order; numbers go by position.
+    """Raise ValueError for frames whose columns differ in name or order; others are paired by position.
 
-    Names that are not strings, as those of a frame of an array, are compared only in their order.
+    Names that are not strings, such as those of a frame made from an array, raise only if the order alone differs.
 
     Args:
         x: examples.
-        other: others that have the same coordinates.
-        name: what a message calls them.
-        x_name: what a message calls x.
+        other: other examples with the same coordinates.
+        name: name of `other` in error messages.
+        x_name: name of x in error messages.
     """
     mine, theirs = ([*getattr(one, "column_names", getattr(one, "columns", ()))] for one in (x, other))
     if mine == theirs or len(mine) != len(theirs):
@@ -340,7 +340,7 @@ def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> No
 def require_range(values: Tensor, name: str) -> None:
     """Raise ValueError for values that are not finite, or whose squares float64 cannot hold.
 
-    Waits once for the device.
+    The check waits once for the device.
 
     Args:
         values: examples or a concept, [n, ...].
@@ -408,7 +408,7 @@ def labelled_rows(
     Args:
         x: examples, [n, ...] or [..., d].
         z: labels in any form that `check_batch` takes.
-        num_classes: k; the width of one-hot labels, or else the largest label plus one, by default.
+        num_classes: k; by default the width of one-hot labels, or else the largest label plus one.
         dim: values per example; see `values_per_example` for the default.
 
     Raises:
@@ -423,7 +423,7 @@ def labelled_rows(
     column = single_column(z, leading)
     one_hot = column.ndim > 1 and not per_example(column, leading)
     k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    counted = num_classes is None and not one_hot  # which has checked the range
+    counted = num_classes is None and not one_hot  # counting has checked the range
     rows, labels = check_batch(x, z, dim, k, in_range=not counted)
     assert labels is not None
     return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
@@ -436,15 +436,15 @@ def check_batch(
 
     Args:
         x: whole examples [n, ...] of `dim` values each, or vectors [..., dim], as hidden states [batch, tokens, dim].
-        z: a label for each example, or for each leading dimension, whose vectors share it: a tensor, array or list of
-            integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
+        z: one label per example, or one per entry of the leading axes, shared by its vectors. A tensor, array or list
+            of integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
         in_range: check the range of the labels, which waits for their device; if False, the caller does so with
             `require_labels`.
 
     Raises:
-        ValueError: names the value, what is allowed and what to change.
+        ValueError: invalid examples or labels; the message names the value, what is allowed and what to change.
     """
     require_same_rows(x, z)
     x = as_tensor(x, "x", examples=True)
@@ -469,13 +469,13 @@ def require_labels(z: Tensor, num_classes: int) -> None:
 
 
 def label_range(z: Tensor) -> tuple[int, int]:
-    """Return the least and the largest of integer labels, one at least; waits once for their device."""
+    """Return the least and the largest of one or more integer labels; waits once for their device."""
     least, largest = torch.stack(z.aminmax()).tolist()
     return least, largest
 
 
 def per_example(z: Tensor, leading: torch.Size) -> bool:
-    """Return whether `z` has one number for each of the `leading` examples, or for each of their first axes."""
+    """Return whether `z` has one number for each of the `leading` examples, or for each entry of their first axes."""
     return z.shape == leading[: z.ndim] and (z.ndim > 0 or not leading)
 
 

@@ -22,13 +22,13 @@ def largest_eigenpairs(
     quotient, whose error is of second order in the residual. A restart reads from the device once.
 
     Args:
-        multiply: product of all operators with a vector each, [g, d] to [g, d].
+        multiply: function that multiplies each operator by its vector, [g, d] to [g, d].
         starts: first vectors [g, d], not orthogonal to the eigenvectors.
         tolerance: residual ‖A v - λ v‖ relative to |λ| at which to stop.
         rounding: size of the rounding errors of the operators; smaller residuals count as zero.
 
     Returns:
-        Values, and vectors [g, d].
+        Eigenvalues, and eigenvectors [g, d].
     """
     steps = min(starts.shape[1], _KRYLOV)
     vectors, values = starts, starts.new_zeros(0)
@@ -65,5 +65,5 @@ def _lanczos(multiply: Callable[[Tensor], Tensor], starts: Tensor, steps: int) -
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Scale vectors [g, d] to length one; zero where they are zero."""
+    """Scale vectors [g, d] to length one; zero vectors stay zero."""
     return torch.nn.functional.normalize(vectors, eps=torch.finfo(vectors.dtype).tiny)

@@ -2,11 +2,12 @@
 
 A resumed pass does not repeat computations before its last stop. Modules that have finished return stored values: the
 last one on each level of nesting returns its output, and those before it return a tensor without values. Whatever is
-computed from such a tensor has no values either. If the states at the stop have none, as after a skip connection, or
-the network needs them, as to choose between two branches, the pass starts from the input of the network.
+computed from such a tensor has no values either. The pass starts from the input of the network instead if the states at
+the stop have no values, for example after a skip connection. It also does so if the network needs such values, for
+example to choose between two branches.
 
 A module that changes its input in place always runs. If a module changes anything that it holds, such as an attribute
-or a buffer, no pass is resumed, for a resumed pass would find what another batch left there. Changes elsewhere show
+or a buffer, no pass is resumed, because a resumed pass would find values of another batch there. Changes elsewhere show
 when one batch passes through the whole network in the end (`LayerSweep.confirms`).
 """
 
@@ -26,7 +27,7 @@ from erasure.module_outputs import call, close, leaves, mapped, named_module, pl
 
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device
 _CONTENTS = {"_parameters", "_buffers", "_modules", "training"}
-_HOOKS = vars(nn.Module()).keys() - _CONTENTS  # and flags, which no forward changes
+_HOOKS = vars(nn.Module()).keys() - _CONTENTS  # hooks and flags, which no forward changes
 _MEMORY = "__set__", "__dlpack__", "data_ptr", "untyped_storage"
 
 
@@ -81,7 +82,7 @@ class _Discarded(Tensor):
 
 
 class _NoDiscardedMemory(TorchFunctionMode):
-    """A context that refuses access to the memory of tensors without values, as by `.data = `: reading it crashes."""
+    """A context that refuses access, such as by `.data = `, to the memory of tensors without values: it would crash."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in _MEMORY and any(isinstance(one, _Discarded) for one in args):
@@ -154,7 +155,7 @@ class BatchPass:
         self._last: dict[str, tuple[str, ...]] = {}  # modules whose output is kept, and the modules around them
 
     def finished(self, name: str, around: tuple[str, ...], output: Any, storage: Storage) -> None:
-        """Store the output of a module in place of earlier ones on its level and of those within it."""
+        """Store the output of a module; forget those of earlier modules on its level and of modules within it."""
         if not _is_replaceable(output):
             return
         try:
@@ -239,7 +240,7 @@ class LayerSweep:
         forward = module.forward
 
         def resuming(*args: Any, **kwargs: Any) -> Any:
-            if name in self._ran:  # not only once, as for the first batch
+            if name in self._ran:  # a second time, unlike for the first batch
                 self.whole = True
                 if self._resumes:
                     raise _Unusable
@@ -269,7 +270,7 @@ class LayerSweep:
         return resuming
 
     def states(self, name: str, passes: Iterable[BatchPass], *, keep: bool) -> Iterator[tuple[BatchPass, Tensor]]:
-        """Yield every pass and its states at a module, in the order of `names`.
+        """Yield every pass and its states at a module; to be called for the modules in the order of `names`.
 
         Args:
             name: name of the module.
@@ -312,7 +313,7 @@ class LayerSweep:
         try:
             with _NoDiscardedMemory():
                 states = run()
-        except (Exception, _Unusable):  # for want of values; an error of the network itself recurs in the full pass
+        except (Exception, _Unusable):  # for lack of values; an error of the network itself recurs in the full pass
             return None
         finally:
             self._resumes = False
@@ -322,13 +323,13 @@ class LayerSweep:
         return states
 
     def confirms(self, first: BatchPass, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> bool:
-        """Return whether the first batch had the states that a whole pass has, and no module had effects.
+        """Return whether the first batch had the states of a full pass, and no module had side effects.
 
         True if no pass was resumed.
 
         Args:
             first: the first pass.
-            functions: the function that changes the states of each module.
+            functions: functions that change the states, by name of module.
         """
         if self.whole or not self._was_resumed:
             return not (self._has_effects and self._was_resumed)
@@ -357,10 +358,11 @@ def _with_those_around(names: Sequence[str]) -> list[str]:
 
 
 def _held(module: nn.Module) -> list[tuple[Any, Any]]:
-    """Return what a module holds: plain values, and all other objects with what changes if they do.
+    """Return everything a module holds: plain values, and other objects, each with a state that shows its changes.
 
-    Modules, containers and objects with attributes are searched. Arrays of other libraries, and containers of more than
-    1,000 values, count as changed only if they are replaced or, for containers, change in length.
+    Modules, containers and objects with attributes are searched. Arrays of other libraries count as changed only if
+    they are replaced. Containers of more than 1,000 values count as changed only if they are replaced or change in
+    length.
     """
     held: list[tuple[Any, Any]] = []
     searched: dict[int, Any] = {}

@@ -1,7 +1,7 @@
 """Counterparts of a labelled sample: data that share some of its class statistics and nothing else.
 
-The loss of a network on a counterpart, over its training, shows when the network uses the shared statistics (Belrose
-et al. 2024, "Neural Networks Learn Statistics of Increasing Complexity").
+The loss of a network on a counterpart, followed during training, shows when the network uses the shared statistics
+(Belrose et al. 2024, "Neural Networks Learn Statistics of Increasing Complexity").
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
 
     Raises:
         ValueError: an unknown name, examples that are integers or not finite, labels that do not match, a class of one
-            example, or one class alone where another is needed.
+            example, or a single class where a second one is needed.
 
     Example:
         >>> import torch

@@ -225,7 +225,7 @@ class Accumulator:
         self._flush()
         scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self._offsets.device) for one in (scale, shift))
         scale = scale.expand(self.dim)
-        at_zero = self._origins == 0  # remains there, as for 8-bit images: offsets move instead
+        at_zero = self._origins == 0  # these origins stay at zero, as for 8-bit images; their offsets move instead
         self._origins = torch.where(at_zero, 0.0, self._origins * scale + shift)
         seen = torch.tensor(self._sizes).to(at_zero.device)[:, None] > 0  # others have a mean of zero
         self._offsets = self._offsets * scale + torch.where(at_zero & seen, shift, 0.0)
@@ -250,7 +250,7 @@ class Accumulator:
         return self
 
     def reorder(self, positions: Sequence[int]) -> Self:
-        """Put the coordinates in another order, in place; `positions` are those that they had, [d]."""
+        """Put the coordinates in another order, in place; `positions` [d] are their previous positions."""
         self._flush()
         at = torch.tensor(positions).to(self.device)
         self._origins, self._offsets = self._origins[:, at], self._offsets[:, at]
@@ -263,10 +263,11 @@ class Accumulator:
 
         Args:
             group: processes; all by default.
-            described: what all processes must have in common; the numbers of coordinates and classes by default.
+            described: description that must be the same in all processes; by default the numbers of coordinates and
+                classes.
 
         Raises:
-            ValueError: processes hold moments of something else, in all of them.
+            ValueError: the descriptions of the processes differ; raised in every process.
         """
         described = described or self._described
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
@@ -279,7 +280,7 @@ class Accumulator:
                 f"moments of {described} cannot be added to those of another process, which differ: give all processes "
                 "the same coordinates and concepts"
             )
-        # the largest origin of all processes in each coordinate, which is near the data as each origin is
+        # the largest origin over processes in each coordinate; it is near the data because every origin is
         origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
         dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
         origins = torch.where(origins.isfinite(), origins, 0.0)
@@ -298,14 +299,14 @@ class Accumulator:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name, which further updates change; class means are `origins` + `offsets`."""
+        """Return all tensors by name; later updates change them. Class means are `origins` + `offsets`."""
         sizes = torch.tensor(self.sizes)  # flushes
         moments = {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
         return moments | {"epsilon": torch.tensor(self._epsilon, dtype=torch.float64)}
 
     @ordinary_tensors()
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Replace the moments by those of a `state_dict` of the same sizes, also batches that wait to be added.
+        """Replace the moments, including batches that wait to be added, by those of a `state_dict` of the same sizes.
 
         Raises:
             ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.

@@ -14,10 +14,10 @@ from erasure.store.checked_files import load_tensors, save_tensors
 
 
 class FewExamplesError(ValueError):
-    """Classes have fewer than two examples.
+    """Classes with fewer than two examples.
 
     Args:
-        sizes: their numbers of examples, by number of the class.
+        sizes: number of examples of each of these classes, by class number.
         names: names of all classes; empty to use their numbers.
     """
 
@@ -75,7 +75,7 @@ class ClassMoments(Accumulator):
 
         Args:
             x: examples, as `update` takes them.
-            z: labels, likewise.
+            z: labels, as `update` takes them.
             num_classes: k; the largest label plus one by default.
             dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] need `dim=d` if there is
                 one label per example; with one label per token d is the default.
@@ -94,10 +94,10 @@ class ClassMoments(Accumulator):
 
     @classmethod
     def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """Load what `save` has written.
+        """Load moments that `save` has written.
 
         Raises:
-            ValueError: the file is damaged, or holds something else, or impossible moments.
+            ValueError: the file is damaged, or holds something else or impossible moments.
         """
         tensors, metadata = load_tensors(Path(path))
         if "moments" not in metadata:
@@ -113,7 +113,7 @@ class ClassMoments(Accumulator):
             return cls(d, k, device=device, pooled=pooled).load_state_dict(tensors)
 
     def require_examples(self, names: Sequence[str] = (), *, unused: bool = False) -> None:
-        """Raise ValueError that names the classes unless every class has two examples.
+        """Raise a ValueError that names the classes with fewer than two examples, if there are any.
 
         Args:
             names: names of the classes; empty to use their numbers.

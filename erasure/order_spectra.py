@@ -24,10 +24,10 @@ from erasure.inputs import (
     whole_numbers,
 )
 
-_DENSE = 1024  # most dimensions for a full eigendecomposition; above, subspace iteration
+_DENSE = 1024  # maximum number of dimensions for a full eigendecomposition; above it, subspace iteration
 _ROUNDS = 12  # of subspace iteration
 _FLOAT64_EPSILON = 32 * torch.finfo(torch.float64).eps  # of means and covariances, as in `CovarianceFactor`
-_TIE = 1e-12  # shares nearer than this differ by rounding alone, as if all permutations have the same
+_TIE = 1e-12  # shares closer than this differ only by rounding, for example if all permutations have the same share
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
@@ -84,11 +84,11 @@ class Whitening:
 
     @classmethod
     def of(cls, mean: Tensor, covariance: Tensor, r: int, epsilon: float) -> Self:
-        """Return at least r directions, or all, whose variance is more than rounding.
+        """Return at least r directions whose variance exceeds rounding, or all such directions if there are fewer.
 
         Args:
-            mean: of a sample, [d] float64.
-            covariance: of the sample, [d, d] float64.
+            mean: mean of a sample, [d] float64.
+            covariance: covariance of the sample, [d, d] float64.
             r: number of directions.
             epsilon: relative precision of the examples.
 
@@ -105,7 +105,7 @@ class Whitening:
         values, vectors = torch.linalg.eigh(basis.T @ covariance @ basis)
         sizes = mean.abs() + covariance.diagonal().clamp(min=0).sqrt()
         rounding = (sizes * max(epsilon, _FLOAT64_EPSILON)).square()  # of each coordinate's variance
-        rounding = rounding @ (basis @ vectors).square()  # of that in each direction
+        rounding = rounding @ (basis @ vectors).square()  # of the variance in each direction
         significant = values > torch.maximum(values[-1] * 1e-10, rounding)
         if not significant.any():
             raise ValueError("all examples are alike: there is no direction in which classes could differ")
@@ -128,7 +128,7 @@ def order_spectrum(
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
-    """Return the spectra of a sample, one for each number of directions, in their order (docs/orders.md).
+    """Return the spectra of a sample, one for each entry of `directions`, in order (docs/orders.md).
 
     If an eraser has made an order equal on this sample, shuffled labels are no null distribution for that order. Its
     unbiased share is then about -(k - 1)/n, far below the shares of shuffled labels. Use data to which the eraser was
@@ -280,8 +280,8 @@ def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
 def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:
     """Return the standard deviation of a share's numerator over all permutations of the labels (Mantel 1967).
 
-    Up to a constant the numerator is Σ_ab k(a, b) c(a, b) over pairs a ≠ b, where c is `weights` for pairs of one
-    class, and 0 for others.
+    Up to a constant, the numerator is Σ_ab k(a, b) c(a, b) over pairs a ≠ b. For a pair of one class, c(a, b) is that
+    class's entry of `weights` below; otherwise it is 0.
     """
     n = counts.sum()
     weights = (counts / n - (counts / n) ** 2) / (counts * (counts - 1)) + 1 / n**2
@@ -298,7 +298,7 @@ def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:
 
 
 def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of squares of a symmetric matrix's off-diagonal entries and of its row sums, less their mean."""
+    """Return the sums of squares of a symmetric matrix's off-diagonal entries and of its row sums, both centred."""
     return squares - total**2 / (n * (n - 1)), of_rows - total**2 / n
 
 
@@ -306,10 +306,10 @@ def _share(within: Tensor, pairs: Tensor, trace: Tensor, counts: Tensor) -> tupl
     """Return the between-class share of the energy, and the energy, from sums of the kernel over pairs of examples.
 
     Args:
-        within: over pairs of each class [..., k].
-        pairs: over all pairs [...].
+        within: sums over the pairs of each class [..., k].
+        pairs: sum over all pairs [...].
         trace: sum of k(a, a) [...].
-        counts: examples of each class [..., k].
+        counts: number of examples of each class [..., k].
     """
     n = counts.sum(-1)
     squared = within / (counts * (counts - 1))  # |μ_j|², without bias

@@ -45,9 +45,10 @@ class ErasedDataset:
             stored floating dtype, before standardisation: on the scale of 0..1, or z-scored.
         class_names: one per label.
         certificate: one per split.
-        channel_mean: of the training images before erasure, [C]: every eraser's data is standardised alike.
-        channel_std: the same for the standard deviation.
-        scaling: from pixels in 0..1 to the scale of `splits`; None if that is the same.
+        channel_mean: mean of the training images before erasure, [C], so that data of all erasers is standardised
+            alike.
+        channel_std: their standard deviation, [C].
+        scaling: map from pixels in 0..1 to the scale of `splits`; None if both are the same.
     """
 
     splits: Mapping[str, LabelledImages]
@@ -91,7 +92,7 @@ def erased_dataset(
     """Return a source's splits erased by `eraser`, with certificates: from the cache, or computed and cached.
 
     The eraser is fitted on the training split and applied to every split. Label-dependent erasers use the true labels
-    of held-out data as well: that is how the paper sees backfiring in the validation loss.
+    of held-out data as well, which is why the paper sees backfiring in the validation loss.
 
     Args:
         source: the dataset.
@@ -132,7 +133,7 @@ def erased_dataset(
 def _key(
     source: Source, eraser: type[Eraser], options: Mapping[str, Any], dtype: torch.dtype, left_out: Tensor | None
 ) -> str:
-    """Return the cache's name of an erased dataset, which depends on everything that determines its numbers."""
+    """Return the cache key of an erased dataset, which depends on everything that determines its numbers."""
     described = {
         "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
         "eraser": code_identity(eraser),
@@ -201,7 +202,7 @@ def _build(
                 whitening=whitening,
             )
             tensors |= packed({name: LabelledImages(erased[name], part.labels)})
-            del after  # class covariances again
+            del after  # it holds class covariances as well
         require_erased(certificates["train"], fitted.erased_order, eraser.__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
@@ -210,10 +211,10 @@ def _build(
 
 
 def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
-    """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
+    """Return `device`, or the CPU if `device` cannot hold moments and fitting; raise ValueError if neither can."""
     needed = eraser.fitting_bytes(dim, num_classes)
     cpu = torch.device("cpu")
-    if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # Apple's has no float64
+    if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # Apple's GPU has no float64
         log.info("%s is fitted on the CPU: it needs %.1f GB in float64", eraser.__name__, needed / 1e9)
         device = cpu
     if device == cpu and needed > (free := free_bytes(cpu)):
@@ -230,7 +231,7 @@ def _warn_of_few(source: Source, eraser: type[Eraser], train: LabelledImages) ->
     shape, order, smallest = train.images.shape[1:], eraser.erased_order, int(train.labels.bincount().min())
     if warning := few_examples(len(train), smallest, shape.numel(), order):
         examples = smallest if order >= 2 else len(train)
-        side = math.isqrt((examples - 1) // shape[0])  # of images that have fewer values
+        side = math.isqrt((examples - 1) // shape[0])  # side of images with fewer values than `examples`
         sized = f"smaller images (dataset.size={side}) or " if hasattr(source, "size") and side >= 4 else ""
         log.warning("%s; take %smore of them", warning, sized)
 

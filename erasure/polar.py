@@ -18,7 +18,7 @@ _GPU_BLOCK = 1024  # likewise on a GPU, which smaller products leave partly idle
 def polar_factor(matrix: Tensor) -> Tensor:
     """Return U of M = U H with H symmetric positive semi-definite: the orthonormal matrix nearest to M.
 
-    U maximises tr(Uᵀ M), so that rounding errors of U have an effect of second order on it. U is orthonormal to the
+    U maximises tr(Uᵀ M), so that rounding errors of U have a second-order effect on this trace. U is orthonormal to the
     last digits.
 
     QDWH (Nakatsukasa, Bai & Gygi 2010) in its Cholesky form: rational functions map every singular value in [1e-7, 1]
@@ -40,7 +40,7 @@ def rough_polar_factor(matrix: Tensor) -> Tensor:
     """Return `polar_factor` in float32: all but the first steps in single precision, in two thirds of the time.
 
     It gives tr(Uᵀ M) to 1e-7. It is orthonormal to single precision if no singular value is below 1e-7 of the largest;
-    directions of smaller ones may come out a fifth too short. `orthonormalise` makes it exact.
+    directions of smaller singular values may come out a fifth too short. `orthonormalise` makes the factor exact.
     """
     return _qdwh(matrix, single=True)
 

@@ -1,4 +1,4 @@
-"""R² of the best linear and quadratic predictions of labels or of another concept, free of the data's scale."""
+"""R² of the best linear and quadratic predictions of labels or of another concept, independent of the data's scale."""
 
 from dataclasses import dataclass
 
@@ -47,9 +47,9 @@ def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: tor
     """Return the best prediction from leading directions of the data, their squares and their products.
 
     All directions would give more features of degree two than there are examples. The number r of directions is the
-    largest with r (r + 3) / 2 features, at most 1,000 and a quarter of the examples. The directions are the first r
-    principal components of the coordinates scaled to unit variance, whatever the labels. If coordinates hardly
-    correlate these are nearly arbitrary, and information in a few coordinates is missed.
+    largest whose r (r + 3) / 2 features are at most 1,000 and at most a quarter of the examples. The directions are the
+    first r principal components of the coordinates scaled to unit variance, whatever the labels. If coordinates hardly
+    correlate, these components are nearly arbitrary and miss information in a few coordinates.
 
     Args:
         x: examples, [n, ...].

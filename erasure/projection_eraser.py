@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class ProjectionEraser(Eraser):
-    """An affine projection about the global mean, which it keeps. Never stored as a d × d matrix.
+    """An affine projection that keeps the global mean. It is never stored as a d × d matrix.
 
     Attributes:
         left: A, [d, r].

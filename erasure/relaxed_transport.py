@@ -37,14 +37,14 @@ def relaxed_transport_map(
 
         (tr Σ - tr (I + 2 weight E)⁻¹ Σ) / (2 weight) - ⟨E, T⟩ - ‖E‖²_F / 2,
 
-    and has the gradient R = A Σ A - T - E with A = (I + 2 weight E)⁻¹. The duality gap weight ‖R‖²_F bounds how far the
-    objective of A is above its minimum. L-BFGS maximises the dual, scaled by the diagonal of its curvature in the
+    and has the gradient R = A Σ A - T - E with A = (I + 2 weight E)⁻¹. The duality gap, weight ‖R‖²_F, bounds how far
+    the objective of A is above its minimum. L-BFGS maximises the dual, scaled by the diagonal of its curvature in the
     eigenvectors of T.
 
     Args:
         source: Σ, [d, d].
         target: eigenvalues [d] and eigenvectors [d, d] of T.
-        weight: not negative.
+        weight: weight of the covariance term, not negative.
         tolerance: duality gap at which to stop, relative to tr Σ.
         max_rounds: maximum number of rounds. The search also stops if rounding allows no progress, which happens if Σ
             is singular and T has variance that no linear map can create.
@@ -67,7 +67,7 @@ class _Dual:
         self.one = torch.eye(len(values), dtype=source.dtype, device=source.device)
 
     def climbed(self, tolerance: float, max_rounds: int) -> Tensor:
-        """Return A of the smallest gap on the way up."""
+        """Maximise the dual; return the A of the smallest duality gap."""
         enough = tolerance * float(self.source.trace())
         dual = torch.zeros_like(self.source)
         best = current = self.one
@@ -89,9 +89,12 @@ class _Dual:
         return best
 
     def _ahead(self, dual: Tensor, step: Tensor, rise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Take a step uphill, not far past its line's top; return A and the slope there. `rise` is its slope."""
+        """Shorten a step uphill until it ends not far past the maximum along its line.
+
+        Return the step, and A and the slope at its end. `rise` is the slope along the step at its start.
+        """
         while (there := self._at(dual + step)) is None or (there[1] * step).sum() < -0.9 * rise:
-            # outside, or where a slope that falls along the line has fallen below zero: back to where it would be zero
+            # outside the domain: halve the step; past the maximum: back to where the slope would be zero
             shrink = 0.5 if there is None else float(rise / (rise - (there[1] * step).sum()))
             step, rise = step * shrink, rise * shrink
         return step, *there
@@ -108,7 +111,10 @@ class _Dual:
 
 
 def _newton_like(slope: Tensor, curvature: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """L-BFGS's step uphill (Nocedal & Wright 2006, algorithm 7.4), from a diagonal curvature; pairs oldest first."""
+    """Return the L-BFGS step uphill from a diagonal curvature (Nocedal & Wright 2006, algorithm 7.4).
+
+    The oldest of the pairs comes first.
+    """
     step, coefficients = slope.clone(), []
     for moved, fell in reversed(pairs):
         coefficients.append((moved * step).sum() / (moved * fell).sum())

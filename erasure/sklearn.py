@@ -36,12 +36,12 @@ _ERASERS: dict[str, type[Eraser]] = {  # that need no labels to erase
 class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """An eraser as a scikit-learn transformer.
 
-    The concept to erase is `y`, or `concept` where `y` is the target of a later step. With metadata routing enabled
-    a pipeline passes it on: `ConceptEraser().set_fit_request(concept=True)`.
+    The concept to erase is `y`, or `concept` if `y` is the target of a later step. With metadata routing enabled, a
+    pipeline passes `concept` on: `ConceptEraser().set_fit_request(concept=True)`.
 
     Integers, booleans, strings and categories are classes. Values of a floating type are real numbers, whole or not.
-    "leace" and "splince" also erase real numbers, several labels per example [n, m], and data frames with a concept in
-    each column, of the type of the column; "splince" keeps the covariance with `y`. Erasers that need the labels of the
+    "leace" and "splince" also erase real numbers, several labels per example [n, m], and data frames, in which each
+    column is a concept of its own type. "splince" keeps the covariance with `y`. Erasers that need the labels of the
     examples they erase, such as QLEACE, are refused because `transform(X)` has none.
 
     Args:
@@ -163,7 +163,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _kind(eraser: Any) -> type[Eraser] | None:
-    """Return the class of a name or a class, or None."""
+    """Return the eraser class of a name or of a class, or None if there is none."""
     kind = _ERASERS.get(eraser) if isinstance(eraser, str) else eraser
     return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
 
@@ -211,7 +211,7 @@ def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(X: Any) -> Any:
-    """Return examples that scikit-learn converts to their plain numbers."""
+    """Return examples in a form that scikit-learn converts to the same plain numbers."""
     if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
         return as_array(as_tensor(X, "X", examples=True), "X", examples=True)
     require_plain(X, "X", examples=True)
@@ -219,7 +219,7 @@ def _plain(X: Any) -> Any:
 
 
 def _like(erased: np.ndarray, X: Any) -> Any:
-    """Return erased examples as a data frame where `X` is one, of pandas or polars."""
+    """Return erased examples as a data frame of pandas or polars if `X` is one."""
     if hasattr(X, "iloc"):
         return type(X)(erased, index=X.index, columns=X.columns)
     return type(X)(erased, schema=X.columns) if hasattr(X, "get_columns") else erased

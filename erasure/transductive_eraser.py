@@ -29,7 +29,7 @@ class TransductiveEraser(Eraser):
         """Return examples [n, d] with labels [n] erased, in the dtype of `x`."""
 
     def on_scale(self, preprocessing: Preprocessing) -> Self:  # noqa: ARG002, an override may use it
-        """Return the eraser with options that are stated for pixels in 0..1 converted to the scale of erasure."""
+        """Return the eraser with its options converted from pixels in 0..1 to the scale of erasure."""
         return self
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:
@@ -45,11 +45,11 @@ class TransductiveEraser(Eraser):
         return dict(zip(splits, erased.split([len(part) for part in splits.values()]), strict=True))
 
     def save(self, path: Path | str) -> None:  # noqa: ARG002
-        """Not possible: raises ValueError."""
+        """Raise ValueError, because there is no map to save."""
         raise ValueError(f"{type(self).__name__} has no map to store: save the erased examples")
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        """Not possible: raises NotImplementedError."""
+        """Raise NotImplementedError, because there is no map."""
         raise NotImplementedError("transductive: call the eraser on all examples at once")
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:

@@ -106,7 +106,7 @@ class Barycenter:
 
     Attributes:
         covariance: S, [d, d] float64.
-        excess: estimate, after each round, of Σ λ_j W₂²(Σ_j, S) above its minimum, relative to the variance
+        excess: estimated excess of Σ λ_j W₂²(Σ_j, S) over its minimum after each round, relative to the variance
             Σ λ_j tr Σ_j; infinity after the first round, which gives no estimate.
     """
 
@@ -123,8 +123,9 @@ def barycenter(
         covariances: [k, d, d].
         weights: λ, [k] numbers, not negative; normalised to sum to one; equal by default.
         tolerance: excess of the objective at which to stop, relative to the variance. The objective is flat at its
-            minimum, so the relative error of S is about the square root: 1e-8 by default, and 1e-4 to 1e-5 for a
-            tolerance of 1e-9. The default is the least that rounding allows even at condition numbers of 1e10.
+            minimum, so the relative error of S is about the square root of the tolerance: 1e-8 by default, and 1e-4 to
+            1e-5 for a tolerance of 1e-9. The default is the least that rounding allows even at condition numbers of
+            1e10.
         max_rounds: maximum number of rounds; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
 
     Raises:

@@ -99,14 +99,14 @@ class Preprocessing:
 def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
     """Raise ValueError for vectors so far from zero that rounding to a dtype blurs their differences.
 
-    Rounding a coordinate of mean m adds noise of about eps |m| / √12. More than max(0.001, eps) standard deviations of
-    the coordinate raises.
+    Rounding a coordinate of mean m adds noise of about eps |m| / √12. The limit is max(0.001, eps) standard deviations
+    of the coordinate.
 
     Args:
         x: training vectors as stored, [n, ...].
         moments: their moments on the scale on which they are rounded.
-        dtype: result of the rounding.
-        remedy: last words of the error.
+        dtype: dtype to which the vectors are rounded.
+        remedy: end of the error message.
     """
     varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # variances are rounded, never exactly 0
     if not varies.any():

@@ -1,1 +1,1 @@
-"""Around every command's own computation: identity, run directory, result, comparison, logger."""
+"""Shared parts of all commands: identity of runs, run directories, results, comparisons, logger."""

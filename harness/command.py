@@ -1,4 +1,4 @@
-"""A command, and its main program: compose, check, run or sweep, summarise, and report errors in one line."""
+"""A command and its main program, which composes and checks a configuration, runs or sweeps, and summarises."""
 
 import argparse
 import contextlib
@@ -60,10 +60,10 @@ _INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "search
 
 @dataclass(eq=False)
 class Command:
-    """A command `python -m NAME`, which Hydra calls with the configuration of a run, or of each run of a sweep.
+    """A command `python -m NAME`, called by Hydra with the configuration of each run.
 
-    Its functions import what they use, so that help and wrong keys need no torch. Launchers pickle it for other
-    processes.
+    Its functions import torch and other modules when called, so that help and key errors do not need them. Launchers
+    pickle the command for other processes.
 
     Attributes:
         name: name of the package and of its primary configuration.
@@ -90,14 +90,14 @@ class Command:
     exit_code: int = field(default=0, init=False)
 
     def carry_out(self, config: Any) -> Any:
-        """Return the result of a checked configuration's run; see `harness.experiment.Experiment.carry_out`."""
+        """Carry out the run of a checked configuration, and return its result; see `Experiment.carry_out`."""
         return self.experiment(config).carry_out(self.load, self.axes)
 
     def run_directory(self, config: DictConfig) -> Path:
-        """Return the directory of the run that a composed configuration asks for.
+        """Return the run directory of a composed configuration.
 
         Raises:
-            ConfigError: it cannot be run.
+            ConfigError: the configuration cannot be run.
         """
         return self._experiment(config).run.directory
 
@@ -106,20 +106,20 @@ class Command:
             return self.experiment(validate(plain(config), config_of(self.name)))
         finally:
             if not gc.get_freeze_count():
-                gc.freeze()  # later collections skip all that was imported
+                gc.freeze()  # later collections skip imported objects
             gc.enable()
 
     def __call__(self, config: DictConfig, planned: str = "", *, wait: bool = True) -> None:
-        """Carry out one run and show an error. In a sweep the error is also noted, and raised for the launcher.
+        """Carry out one run, and show an error in one line. In a sweep, also record the error and raise it.
 
         Args:
             config: the composed configuration.
-            planned: in a sweep, the id that the run had at its launch.
+            planned: in a sweep, the run's id at the launch.
             wait: whether to wait while another process computes the run; if false, such a run is skipped.
         """
         print_anywhere()  # also in a sweep's other processes
         hydra_config = HydraConfig.get()
-        # with hydra.job.chdir Hydra is elsewhere now, and all paths are relative to this
+        # with hydra.job.chdir Hydra has changed the folder, but all paths are relative to this one
         os.chdir(hydra_config.runtime.cwd)
         overrides = typed_overrides(hydra_config.overrides)
         if self.sweep is not None:
@@ -165,20 +165,20 @@ class Command:
 
 
 def main(command: Command) -> None:
-    """Run a command from the command line; never returns.
+    """Run a command from the command line, and end the process.
 
-    Exit codes: 0 finished, 1 a run failed or its tables cannot be written, 2 a configuration that cannot be run, 130
-    interrupted.
+    Exit codes: 0 if all runs finished, 1 if a run failed or tables cannot be written, 2 if a configuration cannot be
+    run, 130 if interrupted.
     """
     require_current_folder()
     require_streams()
     let_threads_sleep()
-    gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
+    gc.disable()  # during imports, as scanning imported objects takes a tenth of the start-up time
     show_log(logging.INFO)
     print_anywhere()
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise errors instead of printing them
     try:
         sys.exit(exit_code(functools.partial(_run, replace(command)), command.name))
     finally:
@@ -192,7 +192,7 @@ def _help(command: Command) -> int:
 
 
 def _run(command: Command) -> int:
-    display()  # a file of the user's with a mistake is refused before anything is computed
+    display()  # refuses an invalid file of the user before anything is computed
     sys.argv[1:] = with_left_out_options(command.name, _flags_first(command.name, sys.argv[1:]))
     _require_launchers_by_name(sys.argv[1:])
     try:
@@ -208,10 +208,10 @@ def _run(command: Command) -> int:
 
 
 def _flags_first(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags before the overrides, as its parser wants them.
+    """Return the words of a command line with Hydra's flags before the overrides, as its parser requires.
 
     Raises:
-        ConfigError: an unknown flag, one without its value, or the configuration of another command.
+        ConfigError: an unknown flag, a flag without its value, or the configuration of another command.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
@@ -244,7 +244,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
-    """Refuse launchers and sweepers that are not choices of ours; Hydra's own would not skip finished runs."""
+    """Refuse launchers and sweepers that are not this project's, as Hydra's would not skip finished runs."""
     for word in words:
         named = re.match(r"[+~]*hydra([./])(launcher|sweeper)(?:\._target_)?=(.*)", word)
         if named and (named[1] == "." or named[3] not in choices(f"hydra/{named[2]}")):
@@ -285,15 +285,15 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
 
     Args:
         command: the command of the runs.
-        results: finished results by the directory where each was read.
-        directory: where tables and figures are written.
+        results: finished results by their run directories.
+        directory: folder for tables and figures.
     """
     kept = KeptTables(directory, [*results], command.name)
     if (earlier := kept.read()) is not None:
         print(printable(earlier, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
         return 0
-    from harness.results.read import StoredRun  # imports pandas, which kept tables do without
+    from harness.results.read import StoredRun  # imports pandas, which stored tables do not need
 
     runs, printed = [StoredRun.finished(result, run) for run, result in results.items()], io.StringIO()
     try:

@@ -33,7 +33,7 @@ def _device(name: str | torch.device) -> torch.device:
 def pick_precision(name: str, device: str | torch.device) -> str:
     """Return the precision that the configuration names; "auto" is bfloat16 on a GPU, float32 elsewhere.
 
-    The device need not exist on this machine: run ids are computed on other machines as well.
+    The device need not exist on this machine, because run ids are also computed on other machines.
     """
     if name != "auto":
         return name

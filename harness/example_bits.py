@@ -15,7 +15,7 @@ from harness.run_directory import Run
 from harness.statistics import Array, bootstrap_error
 from harness.untrusted_runs import Note
 
-TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
+TEST_BITS = "test_bits.safetensors"  # final models' losses in bits [S, n], in the order of the test split
 CODED_BITS = "bits.safetensors"
 _LARGEST_BYTES = 2**30
 _WHOLE = (torch.int32, torch.int64)
@@ -27,11 +27,11 @@ class CodedBits:
     """Codelengths of the labels of the training split, in its order.
 
     Attributes:
-        seeds: S seeds, each with its order of coding.
+        seeds: S seeds, each with its own coding order.
         index: positions of the examples in the dataset's training images, [N].
-        labels: [N].
-        bits: [S, N].
-        trained_on: number of training examples of the network that coded each label, [S, N]; 0: the uniform code.
+        labels: labels of the examples, [N].
+        bits: cost of each label, [S, N].
+        trained_on: number of training examples of the network that coded each label, [S, N]; 0 for the uniform code.
     """
 
     seeds: Sequence[int]
@@ -42,10 +42,10 @@ class CodedBits:
 
     @property
     def information(self) -> Tensor:
-        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, minus its label's bits.
+        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, minus the cost of its label.
 
-        Ethayarajh et al. 2022, equation 4, where V are the networks of each training size. It is the mean over seeds,
-        and NaN for examples that no network coded.
+        See Ethayarajh et al. 2022, equation 4; V is the set of networks of a training size. Values are means over
+        seeds, and NaN for examples that no network coded.
         """
         shares = self.labels.bincount() / len(self.labels)
         by_network = torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
@@ -83,7 +83,7 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
 
     Args:
         directories: the runs' directories.
-        note: called with one line about each damaged file, which is left out.
+        note: called with one line about each damaged file, which is skipped.
     """
     by_seed: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
@@ -105,7 +105,7 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
 def _stored_files(
     directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
 ) -> Iterator[tuple[Path, "ExampleTensors"]]:
-    """Yield the files of this name that runs have stored, with their content."""
+    """Yield path and content of each stored file of this name."""
     for path in (directory / name for directory in directories):
         try:
             if (stored := read_example_tensors(path, whole, by_seed)) is not None:
@@ -131,7 +131,7 @@ def read_example_tensors(path: Path, whole: Sequence[str], by_seed: Sequence[str
         by_seed: names of tensors with a row for each seed, [S, n].
 
     Raises:
-        DamagedFileError: the file is not what a run writes.
+        DamagedFileError: the file was not written by a run.
     """
     try:
         tensors, about = load_tensors(regular(path, _LARGEST_BYTES))
@@ -159,11 +159,11 @@ def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
 
 
 def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
-    """Read losses [n] by seed; runs of earlier versions have stored none.
+    """Read losses [n] on test examples by seed; empty for runs of earlier versions.
 
     Args:
         directories: the runs' directories.
-        note: called with a line on each damaged file, which is left out.
+        note: called with one line on each damaged file, which is skipped.
     """
     by_seed: dict[int, Array] = {}
     for _, stored in _stored_files(directories, TEST_BITS, (), ("test_bits",), note):
@@ -174,7 +174,7 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
 def error_over_examples(
     erased: Mapping[int, Array], control: Mapping[int, Array], seeds: Sequence[int]
 ) -> float | None:
-    """Return the `bootstrap_error` of losses by seed; None if a seed lacks losses, or numbers of examples differ."""
+    """Return the `bootstrap_error` of losses by seed; None if a seed has no losses or numbers of examples differ."""
     lengths = {len(known.get(seed, ())) for known in (erased, control) for seed in seeds}
     if 0 in lengths or len(lengths) != 1:
         return None

@@ -1,4 +1,4 @@
-"""An experiment: settings, an id, and one run that is skipped, resumed or locked, computed, stored and logged."""
+"""An experiment: settings, an id, and one run, which is claimed, computed or resumed, stored and logged."""
 
 import contextlib
 import functools
@@ -60,8 +60,8 @@ class Experiment(Generic[C_co]):
         command: name of a command, see `conf.commands`.
         config: the settings.
         source: the dataset, not loaded yet.
-        checksums: checksums of the files that options name, by section and option. A file's content is part of the
-            run's identity, its path is not.
+        checksums: checksums of the files that options name, by section and option. The run's identity contains a file's
+            content, not its path.
     """
 
     command: str
@@ -74,7 +74,7 @@ class Experiment(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that the dataset refuses, or that `harness.untrusted_runs` would refuse to read.
+            ValueError: the dataset refuses a value, or `harness.untrusted_runs` would refuse to read it.
         """
         try:
             require_config(config.plain, command)
@@ -84,10 +84,10 @@ class Experiment(Generic[C_co]):
 
     @functools.cached_property
     def device(self) -> torch.device:
-        """The device; looked up only for a run that is not finished.
+        """The device, which need not exist if the run has finished.
 
         Raises:
-            ValueError: a device that is not there.
+            ValueError: the device does not exist.
         """
         return pick_device(self.config.device)
 
@@ -98,7 +98,7 @@ class Experiment(Generic[C_co]):
 
     @property
     def model_identity(self) -> Options:
-        """The options of the model, and of models nested in it, that affect results."""
+        """The options of the model and of its nested models that affect results."""
         section = self.config.model
         inner = Target(section, Model).nested_sections()
         parts = {key: target_of(kind, part).resolve().identity(part) for key, kind, part in inner}
@@ -110,11 +110,11 @@ class Experiment(Generic[C_co]):
 
     @property
     def data(self) -> str:
-        """Digest of the whole dataset, of which a run may score some classes: its content, options and code."""
+        """Digest of content, options and code of the whole dataset, even if the run uses only some classes."""
         return fingerprint({key: value for key, value in self._source_identity.items() if key != "classes"})
 
     def code_identity(self) -> dict[str, int | str]:
-        """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
+        """Return versions and digests of the code that computes this run's numbers; see `erasure.code_identity`."""
         model = Target(self.config.model, Model)
         inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
         code_versions: dict[str, int | str] = {
@@ -143,10 +143,10 @@ class Experiment(Generic[C_co]):
         return Run(self.config.runs_dir, self.identity())
 
     def require_network(self) -> "Experiment[C_co]":
-        """Return this experiment, if its model is a network.
+        """Return this experiment if its model is a network.
 
         Raises:
-            ValueError: its model has no weights, and there is nothing to train.
+            ValueError: the model has no weights to train.
         """
         if not issubclass(self.model, Classifier):
             name = self.config.model["name"]
@@ -163,13 +163,13 @@ class Experiment(Generic[C_co]):
     def carry_out(
         self, load: Load, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
-        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
+        """Return the result: read it if the run has finished, else start or continue the run.
 
         Args:
-            load: loads the data, see `harness.command.Command`.
-            axes: W&B metric patterns and the metric that is their x axis.
+            load: function that loads the data; see `harness.command.Command`.
+            axes: for patterns of W&B metrics, the metric on their x axis.
             group: W&B group, e.g. the sweep.
-            wait: whether to wait while another process computes the run; if false, return None in that case.
+            wait: whether to wait while another process computes the run; if false, None is returned in that case.
         """
         run = self.run
         if (result := run.result) is not None:
@@ -197,8 +197,8 @@ class Experiment(Generic[C_co]):
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
-        """Record that the run is being computed, its log, and the reason if it ends early."""
-        # the whole configuration, also settings outside the run's identity such as device: a complete record
+        """Record the start of the run, its log, and the reason if it ends early."""
+        # the complete configuration, including settings outside the run's identity such as device
         self.run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
         try:
             with logged(self.run.directory):
@@ -224,14 +224,14 @@ class Experiment(Generic[C_co]):
                 computed = compute(prepared, run, logger)
             seconds = run.seconds()
             timed = replace(computed, timing=replace(computed.timing, seconds=seconds, started=started))
-            result = believed_result(as_json(timed), run.directory)  # a report checks the same
+            result = believed_result(as_json(timed), run.directory)  # the same check as in reports
             logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
             logger.result(result)
             run.finish(result)
         return result
 
     def _log_code_changes(self) -> None:
-        """Log whose code has changed since an otherwise identical finished run."""
+        """Log the code that has changed since an otherwise identical finished run."""
         if (earlier := self.run.before_code_changed()) is not None:
             now, then = self.code_identity(), earlier.code
             changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
@@ -240,7 +240,7 @@ class Experiment(Generic[C_co]):
 
 @dataclass(frozen=True)
 class Prepared(ABC, Generic[C_co]):
-    """An experiment with its erased dataset, and whatever else a command loads before it computes."""
+    """An experiment with its erased dataset; commands add the other data that they load before computing."""
 
     experiment: Experiment[C_co]
     dataset: ErasedDataset
@@ -285,11 +285,11 @@ class Prepared(ABC, Generic[C_co]):
     @property
     @abstractmethod
     def step_multiply_adds(self) -> float:
-        """The products of a step of the computation, on which its number of threads depends."""
+        """The number of multiplications in a step of the computation, which determines its number of threads."""
 
 
 def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedDataset:
-    """Return the experiment's dataset under its eraser, from the cache or built; see `erased_dataset`."""
+    """Return the experiment's erased dataset, read from the cache or built; see `erased_dataset`."""
     target = Target(experiment.config.eraser, Eraser)
     dtype, cache = getattr(torch, experiment.config.dtype), Cache(experiment.config.cache_dir)
     return erased_dataset(
@@ -304,10 +304,10 @@ def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedData
 
 
 def split_positions(experiment: Experiment) -> Mapping[str, LabelledImages]:
-    """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
+    """Return the labels of each split's examples and their positions in the dataset, without fitting an eraser.
 
     Returns:
-        One entry per split, whose `images` are not pixels but positions, [n] int64.
+        One entry per split; its `images` are positions, [n] int64, instead of pixels.
     """
     return positions(experiment.source, whole_images(experiment.source, Cache(experiment.config.cache_dir)))
 
@@ -316,7 +316,7 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
     """Build the network that a section names.
 
     Raises:
-        ValueError: its initial weights differ between equal generators.
+        ValueError: equal generators give different initial weights.
     """
     target = Target(section, Classifier)
     try:
@@ -340,7 +340,7 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
 
 @contextlib.contextmanager
 def logged(directory: Path) -> Iterator[None]:
-    """Copy log records into log.txt, and the traceback of a failure, whose message then names the file."""
+    """Copy log records, and the traceback of a failure, into log.txt; add the path of this file to the error."""
     path, root = directory / "log.txt", logging.getLogger()
     with open_regular(path, "a") as file:
         handler = logging.StreamHandler(file)
@@ -350,7 +350,7 @@ def logged(directory: Path) -> Iterator[None]:
             yield
         except LeaseLostError:
             raise  # the file belongs to the process that took over
-        except Exception as error:  # not an interruption such as Ctrl-C
+        except Exception as error:  # excludes interruptions such as Ctrl-C
             file.write(printable(traceback.format_exc(), lines=True))
             error.add_note(f"traceback in {path}")
             raise

@@ -38,28 +38,28 @@ STYLE: Any = {  # matplotlib rc parameters
     "svg.fonttype": "none",  # text, not outlines
 }
 
-WIDTH = 6.2  # inches of a figure; its text stays legible where a telephone shrinks it
+WIDTH = 6.2  # inches of a figure; narrow enough for legible text on a phone
 MAX_NAMED_LINES = 8  # per panel; more are named in a legend
-_TEXT_CONTRAST = 4.5  # of text with its page, the least by WCAG 2.1
+_TEXT_CONTRAST = 4.5  # minimum contrast of text and page by WCAG 2.1
 _PAD_INCHES = 0.1  # margin around the drawing
 _LONGEST_LABEL = 200  # characters
-_NAME_INCHES, _NAME_LINE_INCHES = 1.7, 0.17  # width of the name of a line, height of each line of its text
+_NAME_INCHES, _NAME_LINE_INCHES = 1.7, 0.17  # width of a line's name, and height of one row of its text
 _LINE_NAME = "_line_name"  # label of the texts that name lines, which `save` moves apart
 
 
 @contextlib.contextmanager
 def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> Iterator[Figure]:
-    """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
+    """Yield a figure of this size in inches; when the block ends, write it to `path` and to a PDF of the same name."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height))
-        figure.set_layout_engine("constrained", h_pad=0.1)  # inches, or a title touches the axis above it
+        figure.set_layout_engine("constrained", h_pad=0.1)  # inches; with less, a title touches the axis above it
         yield figure
         save(figure, path, dpi)
 
 
 @contextlib.contextmanager
 def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a figure, to be written as `figure_at` does, and its panels, one above the other."""
+    """Yield a figure and its panels, one above the other; when the block ends, write it like `figure_at`."""
     heights = [3.7] * (count - 1) + [last_row_inches]
     with figure_at(path, WIDTH, sum(heights)) as figure:
         yield figure, [*figure.subplots(count, 1, squeeze=False, height_ratios=heights)[:, 0]]
@@ -71,14 +71,14 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     figure.set_dpi(dpi)
     for ax in figure.axes:
         _count_in_whole_numbers(ax)
-    figure.draw_without_rendering()  # arranges it, once for both files
+    figure.draw_without_rendering()  # computes the layout once for both files
     figure.set_layout_engine(None)
     for ax in figure.axes:
         _thin_ticks(ax)
         _move_names_apart(ax)
     margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
-        drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
+        drawn = io.BytesIO()  # if the disk is full, matplotlib's own writing raises other errors
         figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins)
         with replacing(each) as temporary:
             temporary.write_bytes(drawn.getvalue())
@@ -106,20 +106,20 @@ def draw_image(ax: Axes, image: Tensor) -> None:
 
 
 def hide_axes(ax: Axes) -> None:
-    """Hide ticks and frame, as for an image; hidden ticks also cost no time to lay out."""
+    """Hide ticks and frame, e.g. for an image; this also saves the time of laying out ticks."""
     for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
         part.set_visible(False)
 
 
 def name_row(ax: Axes, name: str, **options: Any) -> None:
-    """Write the name of a row of images to the left of its first."""
+    """Write the name of a row of images to the left of its first image."""
     ax.yaxis.set_visible(True)
     ax.set_yticks([])
     ax.set_ylabel("\n".join(map(wrapped, name.splitlines())), fontsize=9, **options)
 
 
 def chance_line(ax: Axes, bits: float, label: str) -> None:
-    """Draw a dashed line at the loss of chance, which `name_lines` names; call it after everything else is drawn."""
+    """Draw a dashed line at the loss of chance, to be named by `name_lines`; call this after all other drawing."""
     ax.set_ylim(0, max(1.05 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {bits:.2f}")
 
@@ -127,7 +127,7 @@ def chance_line(ax: Axes, bits: float, label: str) -> None:
 def wrapped(text: str, inches: float = 100.0) -> str:
     """Return possibly untrusted text as lines that fit at the usual font size, truncated in the middle if long.
 
-    Dollar signs are escaped, as they start mathematics, and control characters, which SVG forbids, become blanks.
+    Dollar signs are escaped because they start mathematics. Control characters, which SVG forbids, become blanks.
     """
     half = _LONGEST_LABEL // 2
     short = text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
@@ -136,14 +136,14 @@ def wrapped(text: str, inches: float = 100.0) -> str:
 
 
 def line_style(x: Sequence[float]) -> str:
-    """Return the line style of a curve over `x`: one or two points have no line between them."""
+    """Return the line style of a curve over `x`: no line for one or two points."""
     return "-" if len(x) > 2 else "none"
 
 
 def band(ax: Axes, x: Sequence[float], values: Any, **line: Any) -> None:
     """Draw the mean of several lines, `values` [S, m] over `x` [m], with a band of one standard deviation.
 
-    One or two points have error bars instead of line and band.
+    One or two points get error bars instead of a line with a band.
     """
     lines = np.array(values)
     middle = lines.mean(0)
@@ -162,14 +162,14 @@ def note_below(figure: Figure, text: str) -> None:
 
 
 def name_lines(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Write each line's name at its right end, in its colour or a darker one.
+    """Write each line's name at its right end, in the line's colour or a darker one.
 
-    More names than fit become a legend above all panels.
+    If there are more names than fit, draw a legend above all panels instead.
     """
     named = {ax: _ends_of_lines(ax) for ax in axes}
     for ax, ends in named.items():
         place = ax.get_subplotspec()
-        room = figure.get_figheight() / (place.get_gridspec().nrows if place else 1) - 0.9  # less titles and ticks
+        room = figure.get_figheight() / (place.get_gridspec().nrows if place else 1) - 0.9  # without titles and ticks
         needed = _NAME_LINE_INCHES * sum(1 + name.count("\n") for name, *_ in ends)
         if len(ends) > MAX_NAMED_LINES or needed > room:
             _legend(figure, axes)
@@ -191,7 +191,7 @@ def _ends_of_lines(ax: Axes) -> list[tuple[str, str, tuple[float, float]]]:
         line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
         if not isinstance(line, Line2D):
             continue
-        along, _ = line.get_transform().contains_branch_seperately(ax.transData)  # a line across all of a panel is not
+        along, _ = line.get_transform().contains_branch_seperately(ax.transData)  # not for a line across all of a panel
         x = line.get_xdata() if along else ax.get_xlim()
         points = np.column_stack([np.asarray(x, float), np.asarray(line.get_ydata(), float)])
         points = points[np.isfinite(points).all(1)]
@@ -213,8 +213,8 @@ def _move_names_apart(ax: Axes) -> None:
     ends = [ax.transAxes.inverted().transform(ax.transData.transform(name.xy))[1] for name in names]
     heights = [Text.get_window_extent(name).height * 1.1 / ax.bbox.height for name in names]
     order = np.argsort(ends, kind="stable")
-    at, high = np.nan_to_num(ends)[order], np.array(heights)[order]  # zero has no place on a logarithmic axis
-    steps = np.concatenate([[0], np.cumsum((high[1:] + high[:-1]) / 2)])  # from the lowest name's middle
+    at, high = np.nan_to_num(ends)[order], np.array(heights)[order]  # a logarithmic axis has no position for zero
+    steps = np.concatenate([[0], np.cumsum((high[1:] + high[:-1]) / 2)])  # distances from the middle of the lowest name
     lowest = high[0] / 2
     placed = np.clip(isotonic_regression(at - steps).x, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
     for i, y in zip(order, placed, strict=True):
@@ -222,7 +222,7 @@ def _move_names_apart(ax: Axes) -> None:
 
 
 def _count_in_whole_numbers(ax: Axes) -> None:
-    """Leave out ticks between whole numbers where every bar ends at one, as in a histogram, whose bars count."""
+    """Leave out ticks between whole numbers if every bar ends at a whole number, as in a histogram of counts."""
     ends = [float(bar.get_y() + bar.get_height()) for bar in ax.patches if isinstance(bar, Rectangle)]
     if ends and all(end.is_integer() for end in ends) and isinstance(ax.yaxis.get_major_locator(), AutoLocator):
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -264,5 +264,5 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     entry_inches = 0.6 + 0.09 * max(len(line) for label in handles for line in label.split("\n"))
     columns = max(1, min(6, int(figure.get_figwidth() / entry_inches)))
     lines = math.ceil(len(handles) / columns) * max(1 + label.count("\n") for label in handles)
-    figure.set_figheight(figure.get_figheight() + 0.2 * lines)  # the panels keep their size
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)  # so that panels keep their size
     figure.legend([*handles.values()], [*handles], loc="outside upper center", ncols=columns)

@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.
 
 
 class Interruption:
-    """The signal that has arrived, if any, and the handlers that were there before."""
+    """The signal that has arrived, if any, and the previous handlers."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self.pending: int | None = None
@@ -23,7 +23,7 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def deliver(self) -> None:
-        """Do what the pending signal would have done: call the previous handler, or else end the run.
+        """Apply the pending signal: call the previous handler or, if there is none, end the run.
 
         Raises:
             KeyboardInterrupt: on Ctrl-C.
@@ -32,7 +32,7 @@ class Interruption:
         number, self.pending = self.pending, None
         assert number is not None
         before = self._before.get(number, signal.SIG_DFL)
-        if callable(before):  # Python's for Ctrl-C; submitit's, which requeues the job
+        if callable(before):  # Python's handler of Ctrl-C, or submitit's, which requeues the job
             before(number, None)
         else:
             _end(number)
@@ -49,13 +49,13 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
-    """Hold signals back within a block: they only set `pending`, and are delivered at the block's end.
+    """Hold back signals in a block: they set `pending`, and are delivered at the end of the block.
 
-    Ignored signals stay ignored, and outside the main thread nothing changes.
+    Ignored signals stay ignored. Outside the main thread nothing changes.
 
     Args:
-        at_once: deliver signals when they come, as exceptions, so that surrounding blocks are left in order. An inner
-            block that holds signals back takes precedence.
+        at_once: whether to deliver signals immediately as exceptions, so that surrounding blocks exit normally. An
+            inner block that holds back signals takes precedence.
     """
     interruption = Interruption(at_once=at_once)
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline by default: a copy of the run's files, whose failures never stop a run."""
+"""Copies of a run's files on Weights & Biases, offline by default; failures of W&B never stop a run."""
 
 import contextlib
 import json
@@ -25,15 +25,15 @@ _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 class Logger:
-    """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
+    """The W&B run of a run, with the same id; a context manager that marks it as finished or failed at the end.
 
     A resumed run continues its W&B run. If W&B fails, the run logs one warning and continues without it.
 
     Args:
-        settings: how to log.
+        settings: options of the logger.
         options: arguments of `wandb.init`: id, group, job_type, tags and config.
         directory: the run's directory; W&B writes below it.
-        axes: patterns of metrics, and the metric on their x axis.
+        axes: for patterns of metrics, the metric on their x axis.
     """
 
     def __init__(self, settings: LoggerSettings, options: Options, directory: Path, axes: Mapping[str, str]) -> None:
@@ -59,27 +59,27 @@ class Logger:
             finish_timeout=settings.finish_timeout_s,
         )
         options |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
-        options["dir"] = self._directory  # its service may have started in another folder
+        options["dir"] = self._directory  # W&B's service may have started in another folder
         options["reinit"] = "finish_previous"  # the default returns the previous run of a sweep
         modes: Sequence[Literal["online", "offline"]] = ("online", "offline")
         for mode in modes if settings.mode == "online" else modes[1:]:
             try:
                 self._wandb_run = wandb.init(mode=mode, **options)
                 return
-            except Exception as error:  # W&B's, the network's and the file system's alike
+            except Exception as error:  # errors of W&B, the network and the file system
                 instead = "is logged offline" if mode == "online" else "is not logged"
                 log.warning("W&B cannot be started (%s): this run %s", _reason(error), instead)
-                wandb.teardown()  # the service still holds the run's id
+                wandb.teardown()  # otherwise the service keeps the run's id
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Log one point, its x axis among the metrics."""
+        """Log one point; the metrics include its x axis."""
         self._do(lambda run, _: run.log(dict(metrics)))
 
     def summarise(self, values: Mapping[str, float]) -> None:
         self._do(lambda run, _: run.summary.update(dict(values)))
 
     def image(self, name: str, pixels: Callable[[], Tensor], caption: str) -> None:
-        """Log an image, uint8 [H, W, C], computed only if it is logged; vectors (C other than 1 or 3) are not."""
+        """Log an image, uint8 [H, W, C], computed only if needed; skip vectors, where C is not 1 or 3."""
 
         def send(run: Any, wandb: Any) -> None:
             if (made := pixels()).shape[-1] in (1, 3):
@@ -88,12 +88,12 @@ class Logger:
         self._do(send)
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table, such as a row per example."""
+        """Log a table, e.g. of one row per example."""
         data = [[*row] for row in rows]
         self._do(lambda run, wandb: run.log({name: wandb.Table(columns=[*columns], data=data)}))
 
     def figure(self, name: str, path: Path) -> None:
-        """Log a figure that is on disk."""
+        """Log a figure from disk."""
         self._do(lambda run, wandb: run.log({name: wandb.Image(str(path))}))
 
     def result(self, result: Result) -> None:
@@ -108,7 +108,7 @@ class Logger:
         self._do(send)
 
     def _do(self, work: Callable[[Any, Any], object]) -> None:
-        """Call a function with the W&B run, if there still is one, and the library."""
+        """Call a function with the W&B run and the library, unless W&B is disabled or has failed."""
         if self._wandb_run is None:
             return
         import wandb
@@ -116,7 +116,7 @@ class Logger:
         try:
             with _files_in(Path(self._wandb_run.dir).parent):
                 work(self._wandb_run, wandb)
-        except Exception as error:  # its service may have been killed
+        except Exception as error:  # e.g. W&B's service was killed
             log.warning("W&B failed (%s): this run continues without it", _reason(error))
             self._wandb_run = None
             with contextlib.suppress(Exception):
@@ -128,7 +128,7 @@ class Logger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will continue
+        if kind is not None and not issubclass(kind, Exception):  # stopped from outside: another process will continue
             self._do(lambda run, _: run.mark_preempting())
         self._do(lambda run, _: run.finish(exit_code=0 if kind is None else 1))
 
@@ -145,9 +145,9 @@ def ignore_local_settings() -> None:
 
 @contextlib.contextmanager
 def _files_in(folder: Path) -> Iterator[None]:
-    """Let W&B keep an artifact's files in its run's folder until they are uploaded, not in the home folder.
+    """Make W&B store an artifact's files in its run's folder, not in the home folder, until they are uploaded.
 
-    Other machines may not have that home folder, and `wandb sync --clean` deletes the files with the run's folder.
+    Other machines may not have this home folder, and `wandb sync --clean` deletes the files with the run's folder.
     """
     before = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = str(folder)
@@ -164,7 +164,7 @@ def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
     """Log the losses of a training, means over all seeds until the first of them stops.
 
     Args:
-        logger: gets metrics "loss/*" over "loss/epoch".
+        logger: logger that receives metrics "loss/*" over "loss/epoch".
         rows: rows of curves.csv of one training size.
     """
     by_seed: dict[int, list[CurveRow]] = {}
@@ -174,7 +174,7 @@ def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
         epoch, validation = group[0].epoch, mean(row.validation_loss_bits for row in group)
         losses = {"loss/epoch": float(epoch), "loss/validation_bits": validation}
         known = [row.train_loss_bits for row in group if row.train_loss_bits is not None]
-        if len(known) == len(group):  # there is none at epoch 0
+        if len(known) == len(group):  # epoch 0 has no training loss
             losses["loss/train_bits"] = mean(known)
         logger.log(losses)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DROP_WINDOW_EPOCHS = 5  # a fall of the loss within this many epochs is called sharp
 
 _LARGEST_BITS = 1e100
-_PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
+_PLATEAU_SHARE = 0.99  # of the label entropy, from which the loss on the plateau differs by a few thousandths
 
 Array = NDArray[np.float64]
 
@@ -40,11 +40,11 @@ class CurveRow(NamedTuple):
 class MemberCurve:
     """One member's losses in bits at each evaluation.
 
-    Epoch 0 is the network as initialised; it has a validation loss and no training loss.
+    Epoch 0 is the initial network, which has a validation loss but no training loss.
 
     Attributes:
         label_entropy_bits: entropy of the member's training labels, the lowest loss of a constant predictor.
-        epoch: epochs finished at each evaluation, ascending; `epochs` is the last of them.
+        epoch: number of finished epochs at each evaluation, ascending; `epochs` is the last one.
         ended: why the training ended; None while it continues.
     """
 
@@ -74,14 +74,14 @@ class MemberCurve:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch of the lowest validation loss, the first of equals."""
+        """The first epoch with the lowest validation loss."""
         return self.epoch[self.validation_loss_bits.index(self.best_validation_bits)]
 
     @property
     def plateau_epochs(self) -> int | None:
-        """The epochs before the training loss fell clearly below the label entropy; None if it never did.
+        """The number of epochs before the training loss fell clearly below the label entropy; None if it never did.
 
-        The validation loss is no substitute: on a plateau it falls by chance, and it need not fall when a network
+        The validation loss cannot be used instead: on a plateau it falls by chance, and it need not fall when a network
         memorises its training examples.
         """
         enough = _PLATEAU_SHARE * self.label_entropy_bits
@@ -106,10 +106,10 @@ class LossCurve:
 def sharp_drop(
     epochs: Sequence[float] | Array, bits: Sequence[float] | Array, window: int = DROP_WINDOW_EPOCHS
 ) -> tuple[float, int | None]:
-    """Return the largest fall of `bits` [E] between evaluations at most `window` epochs apart, and when it began.
+    """Return the largest fall of `bits` [E] between evaluations at most `window` epochs apart, and its first epoch.
 
-    Evaluations further apart than the window are compared with the next one. Of equal falls the
-    shortest counts, then the earliest. The result is 0 and None for a loss that never falls.
+    Successive evaluations are compared even if they are further apart. Among equal falls, the shortest and then the
+    earliest counts. The result is 0 and None for a loss that never falls.
     """
     x, y = np.asarray(epochs, dtype=np.float64), np.asarray(bits, dtype=np.float64)
     best: tuple[float, int | None] = (0.0, None)
@@ -138,7 +138,7 @@ def sharp_drops(rows: Iterable[CurveRow]) -> SharpDrops:
 
 
 def endings(curves: Sequence[MemberCurve]) -> dict[str, Any]:
-    """Return the fields of `Endings`, an entry per member."""
+    """Return the fields of `Endings`, with one entry per member."""
     plateaus = [curve.plateau_epochs for curve in curves]
     return {
         "epochs": [curve.epochs for curve in curves],
@@ -151,7 +151,7 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, Any]:
 
 
 def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
-    """Return the first `x` from which `erased` [m] stays below `control` [m] to the end; None if it ends above."""
+    """Return the `x` from which `erased` [m] stays below `control` [m]; None if it does not end below."""
     above = np.flatnonzero(~(np.asarray(erased) < np.asarray(control)))
     first = int(above[-1]) + 1 if len(above) else 0
     return int(x[first]) if first < len(x) else None
@@ -160,9 +160,9 @@ def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
 def crossing_epoch(erased: Sequence[LossCurve], control: Sequence[LossCurve]) -> int | None:
     """Return the epoch from which the erased runs' mean validation loss stays below the controls'.
 
-    The loss at an epoch is the best so far, which early stopping would return and which a stopped seed keeps. Seeds
-    and runs of different lengths can thus be compared to the end of the longest, and a control that merely overfits
-    is not crossed.
+    The loss at an epoch is the best so far, as early stopping would return it; a stopped seed keeps its best loss.
+    Seeds and runs of different lengths can thus be compared up to the longest. A control that merely overfits is not
+    crossed.
     """
     grid = np.unique(np.concatenate([curve.epochs for curve in (*erased, *control)]))
     return crossing(grid.tolist(), _mean_best(erased, grid), _mean_best(control, grid))
@@ -178,7 +178,7 @@ def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
 
 
 def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:
-    """Write curves.csv: a row per training size, seed and evaluation, the largest size last, to seven digits."""
+    """Write curves.csv with seven digits: one row per training size, seed and evaluation, the largest size last."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CurveRow._fields)
@@ -190,7 +190,7 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     """Return the loss curves of the largest training size in a run's curves.csv, by seed.
 
     Raises:
-        ValueError: the file is not what `write_curves` writes.
+        ValueError: the file was not written by `write_curves`.
     """
     rows = read_regular(path).splitlines()[1:]
     try:

@@ -1,6 +1,6 @@
-"""Results of finished runs: result.json, with the fields of `harness.result_fields`, is checked and read here alone.
+"""Results of finished runs: the only code that checks and reads result.json (fields: `harness.result_fields`).
 
-Keys are stable. A key that was added later has the default None: older runs lack it, and None is not written.
+Keys are stable. Keys added later have the default None, because older runs lack them; None is not written.
 """
 
 import functools
@@ -25,14 +25,14 @@ T = TypeVar("T")
 class Result(Part):
     """A result of any command.
 
-    Every list outside `config`, `seeds`, `summaries` and `certificate` holds one entry per seed, also in nested parts.
-    The exception is `curve`, whose points hold such lists (`per_seed`).
+    Except in `config`, `seeds`, `summaries` and `certificate`, every list has one entry per seed, also in nested parts.
+    `curve` is a list of points that contain such lists (`per_seed`).
 
     Attributes:
         data: digest of the dataset's content and options, equal for runs on the same examples (`Experiment.data`); None
             in results before version 0.4.0.
-        dim: values of an example.
-        smallest_class: training examples of the smallest class.
+        dim: number of values of an example.
+        smallest_class: number of training examples of the smallest class.
     """
 
     command: str
@@ -67,10 +67,10 @@ class Result(Part):
         return str(self.config[part]["name"])
 
     def require_consistent(self) -> None:
-        """Check that the parts of a complete result agree, as tables and figures assume.
+        """Check that the parts of a result agree, as tables and figures assume.
 
         Raises:
-            ValueError: names what is missing or contradicts the rest.
+            ValueError: a part is missing or contradicts the others; the message names it.
         """
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"seeds={self.seeds}: needs at least one, all different")
@@ -158,9 +158,9 @@ def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
 
 
 def as_json(part: Any) -> Any:
-    """Return a part as result.json holds it, without the optional keys that are None.
+    """Return a part as plain values for result.json, without optional keys that are None.
 
-    Metadata {"written": True} marks a field that is written even if it is None.
+    Fields with metadata {"written": True} are written even if they are None.
     """
     if is_dataclass(part):
         optional = [f for f in fields(part) if f.default is None and isinstance(part, Part)]
@@ -182,10 +182,10 @@ def _adapter(kind: Any) -> Any:
 
 
 def parsed(kind: type[T], values: Any) -> T:
-    """Convert values from a JSON file to a type, checking them.
+    """Check values from a JSON file, and convert them to a type.
 
     Raises:
-        ValueError: names all keys that are missing, or the first that is wrong.
+        ValueError: keys are missing or wrong; names all missing keys, or the first wrong one.
     """
     from pydantic import ValidationError
 
@@ -202,12 +202,12 @@ def parsed(kind: type[T], values: Any) -> T:
 
 
 def result_of(values: Options) -> Result:
-    """Return a result from its fields, read from a file or just computed, as the type of its command.
+    """Return a result of its command's type from its fields, read from a file or just computed.
 
-    Keys that the type does not have are left out, and so are options that no longer exist.
+    Unknown keys are left out, and so are options that no longer exist.
 
     Raises:
-        ValueError: says in one line what is missing or wrong.
+        ValueError: a field is missing or wrong; the message is one line.
     """
     command = str(values.get(_COMMAND))
     if command not in COMMANDS:
@@ -224,8 +224,8 @@ def read_result(path: Path) -> Result:
     """Read a finished run's result.json.
 
     Raises:
-        DamagedFileError: it is not what a run of this or an earlier version wrote; says why.
-        ValueError: it is missing or cannot be opened.
+        DamagedFileError: the file was not written by a run of this or an earlier version; says why.
+        ValueError: the file is missing or cannot be opened.
     """
     try:
         result = result_of(read_json(path))

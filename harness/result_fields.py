@@ -11,7 +11,7 @@ from conf.check import LARGEST_WHOLE
 
 _ROUNDING = 1e-6  # rounding errors of float32
 
-# numbers that results may hold: neither true nor "1.5", and no impossible ones
+# types of numbers in results, which exclude true, "1.5" and impossible values
 Number = Annotated[float, Strict()]
 Bits = Annotated[float, Strict(), Field(ge=-_ROUNDING)]
 Share = Annotated[float, Strict(), Field(ge=-_ROUNDING, le=1 + _ROUNDING)]
@@ -21,23 +21,24 @@ Bool = Annotated[bool, Strict()]
 
 
 class Part:
-    """A part of result.json, whose numbers are finite."""
+    """A part of result.json; all its numbers are finite."""
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"allow_inf_nan": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endings(Part):
-    """Ends of trainings, an entry per seed (`harness.loss_curves.endings`).
+    """Ends of trainings, by seed (`harness.loss_curves.endings`).
 
     Attributes:
-        epochs: epochs trained.
+        epochs: number of epochs trained.
         best_epoch: epoch of the lowest validation loss, whose weights are kept.
         untrained: whether the kept weights are the initial ones.
-        plateau_epochs: epochs before the training loss fell below 0.99 of the label entropy; None if it never did.
-        left_plateau: whether the training loss fell below that. A training whose loss did not was stopped before it had
-            learnt anything: its loss does not show what the network can learn. Where it did and the network is
-            untrained all the same, training only memorised its examples.
+        plateau_epochs: number of epochs before the training loss fell below 0.99 of the label entropy; None if it never
+            did.
+        left_plateau: whether the training loss fell below 0.99 of the label entropy. If not, the training was stopped
+            before it had learnt anything, and its loss does not show what the network can learn. If it did, but
+            `untrained` is true, the training only memorised its examples.
     """
 
     epochs: list[Whole]
@@ -50,10 +51,10 @@ class Endings(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Final(Part):
-    """Losses of networks trained on everything, an entry per seed, in bits per label.
+    """Losses of networks trained on everything in bits per label, by seed.
 
-    They are losses with the weights of lowest validation loss; the training loss is on images without augmentation.
-    `end_train_loss_bits` is the training loss when training ended.
+    The losses are those of the weights with the lowest validation loss. The training loss is on images without
+    augmentation. `end_train_loss_bits` is the training loss at the end of the training.
     """
 
     loss_bits: list[Bits]
@@ -65,7 +66,7 @@ class Final(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class SharpDrops(Part):
-    """The largest fall of each seed's validation loss within a window of epochs, and its first epoch or None."""
+    """The largest fall of each seed's validation loss within a window of epochs, and its first epoch, if any."""
 
     window_epochs: Whole
     bits: list[Bits]
@@ -74,7 +75,7 @@ class SharpDrops(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
-    """Start of a run's last process, seconds of all its processes, and how seeds were trained together."""
+    """Start time of a run's last process, total seconds of all its processes, and stacking of seeds."""
 
     seconds: Seconds | None = None
     started: Seconds = 0.0
@@ -83,7 +84,7 @@ class Timing(Part):
 
 @dataclass(frozen=True)
 class Count:
-    """A number of trainings out of those of which it is known; as text "3 of 5", or nothing for none."""
+    """A number of trainings out of those with known state; as text, "3 of 5" or an empty string for zero."""
 
     number: int
     known: int
@@ -99,17 +100,17 @@ def on_plateau(trainings: Sequence[tuple[Endings, int]]) -> Count:
     """Count the trainings that never left the plateau.
 
     Args:
-        trainings: the trainings of a size, and the position of a seed in them.
+        trainings: the trainings of a size by seed, and a seed's position in them.
     """
     left = [training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
     return Count(left.count(False), len(left))
 
 
 def never_improved(trainings: Sequence[tuple[Endings, int]]) -> Count:
-    """Count the trainings that left the plateau and yet kept their initial weights.
+    """Count the trainings that left the plateau but kept their initial weights.
 
     Args:
-        trainings: the trainings of a size, and the position of a seed in them.
+        trainings: the trainings of a size by seed, and a seed's position in them.
     """
     kept = [
         training.untrained[s] and (training.left_plateau is None or training.left_plateau[s])

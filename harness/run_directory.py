@@ -44,12 +44,12 @@ _LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # 
 
 _LONGEST_S = 1e12  # seconds of a run: 30,000 years
 
-RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new ids
+RESULTS_VERSION = 2  # raise it when the numbers of a configuration change: runs then get new ids
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """Tensors that a step computed, with values that JSON can hold."""
+    """Tensors computed by a step, with JSON values."""
 
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class Tensors:
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Several processes may be asked for the same run: write only within a `claim`, which one process holds at a time. A
-    long computation is a `step`: the value of a finished step is read back after an interruption.
+    Several processes may work on the same run, so write only within a `claim`, which one process holds at a time. Use
+    `step` for long computations: after an interruption, the values of finished steps are read from disk.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
@@ -73,7 +73,7 @@ class Run:
         """Claim this run, so that no other process computes or writes it.
 
         Args:
-            wait: whether to wait while a live process holds the claim; if false, yield False then.
+            wait: whether to wait while a live process holds the claim; if false, False is yielded in that case.
 
         Yields:
             Whether this process holds the claim.
@@ -101,15 +101,15 @@ class Run:
                 return True
 
     def require_plain(self) -> None:
-        """Refuse a directory that this process should not write to; it may be another user's.
+        """Refuse a directory to which this process should not write, as it may be another user's.
 
         Raises:
-            ValueError: the directory is, or holds, a link or something else that is neither file nor folder.
+            ValueError: the directory is or contains a link, or anything else that is neither file nor folder.
         """
         require_plain_folder(self.directory)
 
     def require_lease(self) -> None:
-        """Check that no other process has taken over this one's claim.
+        """Check that this process still holds its claim.
 
         Raises:
             LeaseLostError: the lease expired, and another process took it.
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def result(self) -> Result | None:
-        """The finished run's result; None if the run is unfinished, or its file is damaged or another run's.
+        """The result; None if the run has not finished, or if the file is damaged or belongs to another run.
 
         Raises:
             ValueError: the file cannot be opened, or the directory is a link.
@@ -135,7 +135,7 @@ class Run:
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one only in its code."""
         pattern = f"{of_any_code(self.id)}/{RESULT}"
-        with contextlib.suppress(OSError, ValueError):  # an unreadable other run must not stop this one
+        with contextlib.suppress(OSError, ValueError):  # other runs that are unreadable must not stop this one
             latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
             runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
             return next((result for run in runs if (result := run.result) is not None), None)
@@ -164,7 +164,7 @@ class Run:
 
     def tidy(self) -> None:
         """Delete the files left by a process that was killed after it had written the result."""
-        with contextlib.suppress(OSError):  # the run may be another user's
+        with contextlib.suppress(OSError):  # e.g. if the run is another user's
             if any(leftover(path.name) for path in self.directory.iterdir()):
                 with self.claim(wait=False) as claimed:
                     if claimed:
@@ -178,7 +178,7 @@ class Run:
     def fail(self, error: BaseException) -> None:
         """Record why the run ended early: it failed, or was interrupted and can be continued.
 
-        A run whose configuration or data were refused (ValueError) before anything was computed is discarded.
+        A run is discarded if its configuration or data were refused (ValueError) before anything was computed.
         """
         if isinstance(error, LeaseLostError):
             return  # the files belong to the process that took over
@@ -189,7 +189,7 @@ class Run:
             if stopped
             else " ".join(f"{type(error).__name__}: {error}".split())
         )
-        with contextlib.suppress(OSError):  # e.g. a full disk: the original error is the one to report
+        with contextlib.suppress(OSError):  # e.g. if the disk is full; report the original error
             if isinstance(error, ValueError) and all(
                 _records_no_values(path.name) for path in self.directory.iterdir()
             ):
@@ -220,12 +220,12 @@ class Run:
         self._since = now
 
     def step(self, name: str, compute: Callable[[], V], *, worth_s: float = 0.0) -> V:
-        """Compute a step of the run, or read its value back if an interrupted process has finished it.
+        """Compute a step of the run, or read its value if an interrupted process has finished it.
 
         Args:
-            name: name of the step and of its file, which is deleted once the run has finished.
-            compute: function that returns values that JSON can hold, or `Tensors`.
-            worth_s: seconds; a value computed in less time is not saved.
+            name: name of the step and of its file, which is deleted when the run finishes.
+            compute: function that returns JSON values or `Tensors`.
+            worth_s: smallest computing time, in seconds, for which the value is saved.
         """
         if (value := self.read_step(name)) is None:
             started = time.monotonic()
@@ -235,7 +235,7 @@ class Run:
         return value
 
     def read_step(self, name: str) -> Any:
-        """Return the value of a finished step; None if there is none, or (with a warning) if its file is unusable."""
+        """Return the value of a finished step, or None; warn if the step's file is unusable."""
         try:
             try:
                 content = read_json(self._step(name, "json"))

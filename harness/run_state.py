@@ -19,7 +19,7 @@ from harness.run_ids import kind_of
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
-_MOST_READ = 20  # finished runs of a kind that an estimate reads; thousands would delay a launch
+_MOST_READ = 20  # number of finished runs per kind that an estimate reads, so that launches stay fast
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class State:
     """The state of a run.
 
     Attributes:
-        name: "finished": it has a result. "running": its process has a recent heartbeat. "failed": it ended with an
-            error. "interrupted": it was stopped or killed, and continues when it is launched again. "missing": it was
-            never started.
+        name: "finished": the run has a result. "running": its process has a recent heartbeat. "failed": it ended with
+            an error. "interrupted": it was stopped or killed, and continues when it is launched again. "missing": it
+            was never started.
         detail: the heartbeat of a running process, or why the run ended.
         seconds: recorded computing time of all its processes.
     """
@@ -58,7 +58,7 @@ def state_of(directory: Path, now: float) -> State:
         return _finished(directory / RESULT)
     beat = heartbeat(directory / LOCK) if LOCK in names else None
     if beat is not None and not beat.gone and abs(now - beat.at) <= DEFAULT_STALE_AFTER_S:
-        steps = sum(map(is_step, names))  # of a training size, of a seed at a size, or another: the command says
+        steps = sum(map(is_step, names))  # the command defines steps: a training size, a seed at a size, ...
         done = f", steps finished: {steps}" if steps else ""
         detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{done}"
         return State("running", detail, seconds_spent(directory))
@@ -90,15 +90,15 @@ def seconds_left(runs: Mapping[str, float], others: Mapping[str, State]) -> list
 
 
 def expected_time(runs: Sequence[Path]) -> str:
-    """Return a line on how long runs will take: the mean time of finished runs beside them of the same kind.
+    """Return a line with the expected time of runs, the mean time of finished runs of their kind in the same folder.
 
-    A kind is a command, a dataset and a model (`kind_of`).
+    The kind of a run is its command, dataset and model (`kind_of`).
 
     Args:
         runs: directories of the runs, in one folder.
 
     Returns:
-        The line; empty where no such run has finished.
+        The line; empty if no run of these kinds has finished.
     """
     kinds, root = {kind_of(run.name) for run in runs}, runs[0].parent
     if not root.is_dir():

@@ -27,7 +27,7 @@ def seeds_text(count: int) -> str:
 
 
 def deviation_over(counts: Iterable[int]) -> list[str]:
-    """Return the footnote on the seeds of a table's standard deviations; none if every run has one seed."""
+    """Return the footnote on the seeds of a table's standard deviations, or an empty list if every run has one seed."""
     several = sorted({*counts} - {0, 1})
     if not several:
         return []
@@ -35,7 +35,7 @@ def deviation_over(counts: Iterable[int]) -> list[str]:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign and three decimals; one that rounds to zero has no sign."""
+    """Return a number with its sign and three decimals; numbers that round to zero have no sign."""
     text = f"{value:+.3f}"
     return text if float(text) else text[1:]
 
@@ -63,12 +63,12 @@ class Difference:
     """Mean of per-seed differences to the control.
 
     Attributes:
-        mean: over seeds.
-        standard_error: over seeds; None for one seed.
-        p_value: two-sided, of Student's t with S - 1 degrees of freedom; NaN for one seed. `holm` corrects it for the
-            others in its table.
-        test_error: standard error of the mean over test examples (`bootstrap_error`); None if it is unknown.
-        seeds: number of seeds that both have.
+        mean: mean over seeds.
+        standard_error: standard error over seeds; None for one seed.
+        p_value: two-sided p-value of Student's t with S - 1 degrees of freedom; NaN for one seed. `holm` corrects it
+            for the other differences in its table.
+        test_error: standard error of the mean over test examples (`bootstrap_error`); None if unknown.
+        seeds: number of paired seeds.
     """
 
     mean: float
@@ -83,7 +83,7 @@ class Difference:
 
     @property
     def below(self) -> bool:
-        """Significantly below the control."""
+        """Whether the mean is significantly below the control's."""
         return self.significant and self.mean < 0
 
     def record(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Difference:
         }
 
     def __str__(self) -> str:
-        """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""
+        """ "+0.123 ± 0.004 ± 0.010 *": errors over seeds and, if known, over test examples; a star if significant."""
         if self.standard_error is None:
             examples = "" if self.test_error is None else f"; ± {self.test_error:.3f} over test examples"
             return f"{signed(self.mean)} (one seed{examples})"
@@ -108,13 +108,13 @@ class Difference:
 
 
 def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:
-    """Compare values with the control's seed by seed; both are in the order of the same seeds."""
+    """Compare values with the control's, seed by seed; both have the same order of seeds."""
     differences = [value - reference for value, reference in zip(values, control, strict=True)]
     middle, degrees = mean(differences), len(differences) - 1
     if not degrees:
         return Difference(middle, None, math.nan, test_error)
     error = stdev(differences) / math.sqrt(len(differences))
-    from scipy.special import stdtr  # imported here, as a finished run that is launched again does not need it
+    from scipy.special import stdtr  # imported here because a launch of a finished run does not need it
 
     t = abs(middle) / error if error else math.inf if middle else 0.0
     return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error, len(differences))
@@ -123,8 +123,8 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
     """Return differences with p-values corrected by Holm's method (1979), which controls the family-wise error.
 
-    A family is a column of a table: all differences of one measure. Differences of one seed are not tested, and do
-    not count.
+    A family is a column of a table, i.e. all differences of one measure. Differences of a single seed are not tested
+    and do not count.
     """
     corrected, largest = dict(differences), 0.0
     tested = [key for key, difference in differences.items() if not math.isnan(difference.p_value)]
@@ -135,14 +135,14 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
 
 
 def bootstrap_error(erased: Array, control: Array) -> float:
-    """Return the standard error over test examples of a paired difference of mean losses, seeds held fixed.
+    """Return the standard error over test examples of a paired difference of mean losses, for fixed seeds.
 
-    The bootstrap resamples examples, in pairs and with all their seeds. With infinitely many resamples its error of a
-    mean is the standard deviation of the n differences over √n (Efron & Tibshirani 1993, chapter 6), computed here.
+    The bootstrap resamples examples in pairs, with all their seeds. With infinitely many resamples, its error of a mean
+    is the standard deviation of the n differences over √n (Efron & Tibshirani 1993, chapter 6). This formula is used.
 
     Args:
-        erased: losses [S, n] of the test examples.
-        control: the control's of the same examples.
+        erased: losses [S, n] on the test examples.
+        control: the control's losses on the same examples.
     """
     differences = (erased - control).mean(0, dtype=np.float64)
     return float(differences.std() / math.sqrt(len(differences)))

@@ -1,4 +1,4 @@
-"""The files of a sweep: its command line, its runs and the errors of those that failed; what tables print."""
+"""The files of a sweep: its command line, its runs, the errors of failed runs, and the printed tables."""
 
 import errno
 import hashlib
@@ -18,7 +18,7 @@ from conf.groups import CONF, folders
 from conf.terminal import printable
 from harness.run_ids import controls_of
 
-_ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
+_ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # options that do not identify a sweep
 REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
 _SHOWN = (".md", ".csv", ".png", ".pdf")
 _COMPUTED = (".json", ".csv", ".safetensors", ".png")
@@ -26,7 +26,7 @@ _COMPUTED = (".json", ".csv", ".safetensors", ".png")
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One of a sweep's jobs, and the run that it was at the sweep's launch."""
+    """A job of a sweep, and its run at the launch of the sweep."""
 
     number: int
     overrides: list[str]
@@ -34,13 +34,13 @@ class SweepJob:
 
 
 class Sweep:
-    """The directory runs/sweeps/NAME: sweep.json, plan.json, error-RUN.json of a run that failed, tables and figure.
+    """The directory runs/sweeps/NAME: sweep.json, plan.json, error-RUN.json of each failed run, tables and figure.
 
-    NAME is derived from the command line, so that the same command finds the directory again. Finished runs are not
-    listed here: they have a result.json.
+    NAME is derived from the command line, so that the same command uses the same directory. Finished runs are not
+    listed here, because they have a result.json.
 
     Attributes:
-        jobs: those that this process launched; another process may launch others of the same command line.
+        jobs: jobs that this process launched; another process may launch others of the same command line.
         detached: whether the jobs continue after this process.
     """
 
@@ -51,17 +51,17 @@ class Sweep:
 
     @property
     def status_command(self) -> str:
-        """The command that shows how far the sweep's runs are."""
+        """The command that shows the progress of the sweep's runs."""
         request = json.loads((self.directory / REQUEST).read_text())
         words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         runs = self.directory.parent.parent
         return shlex.join(["python", "-m", "scripts.manage_sweep", "status", str(runs), "--", request["verb"], *words])
 
     def save_request(self, command: str, overrides: Sequence[str]) -> None:
-        """Write sweep.json, the command line.
+        """Write the command line to sweep.json.
 
         Raises:
-            ValueError: a folder is a link, which would be written through.
+            ValueError: a folder is a link, so that files would be written elsewhere.
         """
         for folder in (self.directory.parent, self.directory):
             if folder.is_symlink():
@@ -75,10 +75,10 @@ class Sweep:
             temporary.replace(self.directory / REQUEST)
 
     def plan(self, jobs: Sequence[SweepJob]) -> None:
-        """Write plan.json, the jobs of this launch, and delete the errors of earlier launches.
+        """Write the jobs of this launch to plan.json, and delete the errors of earlier launches.
 
         Raises:
-            ValueError: the directory holds a link, which could be written through.
+            ValueError: the directory contains a link, so that files could be written elsewhere.
         """
         from erasure.store.checked_files import write_json
         from erasure.store.regular_files import require_plain_folder
@@ -93,7 +93,7 @@ class Sweep:
         """Return the jobs of the latest launch.
 
         Raises:
-            ValueError: plan.json is not what `plan` writes.
+            ValueError: plan.json was not written by `plan`.
         """
         path = self.directory / PLAN
         jobs = _read(path, {"jobs": list})["jobs"]
@@ -103,7 +103,7 @@ class Sweep:
         return [SweepJob(number, job["overrides"], Path(job["run"])) for number, job in enumerate(jobs)]
 
     def fail(self, run: str, error: str, exit_code: int) -> None:
-        """Write why a run failed."""
+        """Record the error of a failed run."""
         from erasure.store.checked_files import write_json
 
         write_json(self._error(run), {"error": error, "exit_code": exit_code})
@@ -123,7 +123,7 @@ class Sweep:
         return noted["error"], noted["exit_code"]
 
     def refused(self) -> dict[str, str]:
-        """Return why jobs were refused, by the name of the run: their configuration or data cannot be used."""
+        """Return the errors of jobs whose configuration or data cannot be used, by run."""
         errors = {job.run.name: self.error_of(job.run.name) for job in self.planned()}
         return {run: error for run, (error, exit_code) in errors.items() if exit_code == BAD_CONFIG}
 
@@ -133,12 +133,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class KeptTables:
-    """The printed text of the tables and figures of finished runs, in tables.json beside them.
+    """The printed text of tables and figures of finished runs, stored in tables.json next to them.
 
     Attributes:
-        directory: where tables and figures are.
-        runs: the directories of the runs.
-        command: the runs' command.
+        directory: folder of the tables and figures.
+        runs: directories of the runs.
+        command: command of the runs.
     """
 
     directory: Path
@@ -146,7 +146,7 @@ class KeptTables:
     command: str
 
     def read(self) -> str | None:
-        """Return what was printed; None if tables, figures, runs, code or YAML files have changed since."""
+        """Return the stored text; None if tables, figures, runs, code or YAML files have changed since."""
         try:
             kept = _read(self.directory / _TABLES, {"printed": str, "state": str})
         except (FileNotFoundError, ValueError):
@@ -154,21 +154,21 @@ class KeptTables:
         return kept["printed"] if kept["state"] == self._state() else None
 
     def keep(self, printed: str) -> None:
-        """Keep what was printed."""
+        """Store the printed text."""
         from erasure.store.checked_files import write_json
 
         write_json(self.directory / _TABLES, {"state": self._state(), "printed": printed})
 
     def _state(self) -> str:
-        """Return a digest of the sizes and times of change of tables, figures and the files that they are made from."""
+        """Return a digest of sizes and modification times of tables, figures and their source files."""
         files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
         files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
         for folder in {run.parent for run in self.runs}:  # runs may be compared with controls beside them
             files += folder.glob(f"{controls_of(self.command)}/result.json")
-        # packages whose code makes the tables: mdl's have columns of train's
+        # packages with code of the tables: mdl's tables have columns of train's
         packages = ("conf", "harness", *config_of(self.command).sections())
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
-        # display names, and presets that settings are named by
+        # display names, and presets, which name settings
         files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
         stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
         described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
@@ -205,8 +205,8 @@ def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
     """Read values from a file of a sweep, which may be untrusted.
 
     Raises:
-        ValueError: it is damaged, or a value that it must have is missing or of another type.
-        OSError: it cannot be read.
+        ValueError: the file is damaged, or a required value is missing or of another type.
+        OSError: the file cannot be read.
     """
     from erasure.store.checked_files import read_json
 
@@ -220,9 +220,9 @@ def _has(values: Any, known: Mapping[str, type]) -> bool:
 
 
 def sweep_name(command: str, overrides: Sequence[str]) -> str:
-    """Return the name of a sweep's folder, and of its group on W&B: command, experiment, and a digest of the overrides.
+    """Return the name of a sweep's folder and W&B group: command, experiment, and a digest of the overrides.
 
-    It is the same when the sweep is launched again, on any machine and with any launcher.
+    The name is the same for every launch of the sweep, on any machine and with any launcher.
     """
     requested = sorted(override for override in overrides if not override.lstrip("+~").startswith(_ELSEWHERE))
     experiments = [override.partition("=")[2] for override in requested if override.startswith("+experiment=")]

@@ -1,7 +1,7 @@
-"""Find run directories and read their files safely: they may be untrusted.
+"""Safe search for run directories and reading of their files, which may be untrusted.
 
-Every command that reads runs it did not write itself (reports, dashboards, the state of a sweep) reads them through
-this module. A run directory can then neither stop the command, nor make it read or write elsewhere.
+Every command that reads runs of others (reports, dashboards, the state of a sweep) uses this module, so that a run
+directory can neither stop the command, nor make it read or write elsewhere.
 """
 
 import os
@@ -23,18 +23,18 @@ from harness.result import Result, result_of
 from harness.run_directory import CONFIG, RESULT, STATE
 from harness.run_ids import command_of, require_run_id
 
-RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of them is a run's
+RUN_FILES = {CONFIG, STATE, RESULT}  # a folder with any of these files is a run directory
 
 _LONGEST_LINE = 600  # characters of a remark
 _LARGEST_CONFIG = 2**18  # bytes; usually about 3,000
-_LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; a path may have as many
-_DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sections, values in all
-_MOST_SEEDS = 1000  # each is a line in figures
-_LARGEST = 1e100  # number, whose square is finite
+_LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; 4,096 is the length of the longest path
+_DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # levels of nesting; values in a configuration, in all
+_MOST_SEEDS = 1000  # each seed is a line in figures
+_LARGEST = 1e100  # largest number; its square is finite
 _PLAIN = (
     f"whole numbers are at most 2^53, others {_LARGEST:g}, texts have at most {_LONGEST_TEXT:,} characters of Unicode"
 )
-Note = Callable[[str], object]  # takes a line on what is left out
+Note = Callable[[str], object]  # function that takes a line on a run or file that is left out
 
 
 def one_line(remark: str) -> str:
@@ -44,11 +44,11 @@ def one_line(remark: str) -> str:
 
 
 def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
-    """Find the folders below `root`, itself included, that hold a run, in the order of their names.
+    """Yield the run directories in `root`, including `root` itself, in the order of their names.
 
     Args:
-        root: where to search; links to folders are not followed.
-        note: takes one line about each folder that cannot be searched, and each link that leads elsewhere.
+        root: folder to search; links to folders are not followed.
+        note: called with one line about each folder that cannot be searched, and each link that leads elsewhere.
     """
     top, folders = Path(os.path.realpath(root)), [root]
     while folders:
@@ -70,7 +70,7 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
 
 
 def leads_out(link: Path, top: Path) -> bool:
-    """Return whether a link leads to a folder that is not below `top`."""
+    """Return whether a link leads to a folder outside `top`."""
     inner = os.path.isdir(link)  # noqa: PTH112 (False where access is denied)
     return inner and not Path(os.path.realpath(link)).is_relative_to(top)
 
@@ -79,7 +79,7 @@ def read_config(directory: Path) -> Options:
     """Read a run's config.yaml.
 
     Raises:
-        ValueError: the file is not what a run writes.
+        ValueError: the file was not written by a run.
         OSError: the file cannot be read.
     """
     if directory.is_symlink():
@@ -101,10 +101,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def believed_result(values: Options, directory: Path) -> Result:
-    """Return the result that a run's directory holds, from the content of its result.json.
+    """Return a run's result from the content of its result.json.
 
     Raises:
-        ValueError: the content is not what a run with the directory's name writes.
+        ValueError: the content was not written by a run with the directory's name.
     """
     require_plain(values, _MOST)
     require_config(values.get("config"), str(values.get("verb")))
@@ -124,7 +124,7 @@ def require_config(config: Any, command: str) -> None:
         command: the run's command.
 
     Raises:
-        ValueError: no such command; or names the section and the type it must have.
+        ValueError: the command does not exist, or a section has another type; the message names it.
     """
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
@@ -148,10 +148,10 @@ def require_config(config: Any, command: str) -> None:
 
 
 def require_plain(values: Any, most: int) -> None:
-    """Refuse values that JSON lacks, and more, deeper, longer or larger values than any run writes.
+    """Refuse values that JSON cannot hold, and more, deeper, longer or larger values than any run writes.
 
     Raises:
-        ValueError: names one of them.
+        ValueError: there is such a value.
     """
     left, count = [("", values, 0)], 0
     while left:

@@ -1,4 +1,4 @@
-"""The versions and the hardware that a reader needs to repeat a run."""
+"""Versions and hardware that a reader needs to repeat a run."""
 
 import platform
 import subprocess
@@ -21,7 +21,7 @@ def versions(device: torch.device) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the checkout's commit, with "-dirty" if files differ from it; empty without git."""
+    """Return the commit of this checkout, with "-dirty" if files differ from it; empty without git."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before a conf.py, train.py or models/ in the current folder
 
 from harness.command import Command, main
 
@@ -20,7 +20,7 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
     """Return the experiment of a configuration.
 
     Raises:
-        ValueError: options that do not go together.
+        ValueError: incompatible options.
     """
     from conf.unread_options import require_read
     from harness.device_and_precision import pick_precision
@@ -79,7 +79,7 @@ def headline(result: "MdlResult") -> str:
 
 
 def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
-    """Print tables and draw figures of the comparisons, one for each dataset and setting; write both to `directory`."""
+    """Print a table and draw figures for each dataset and setting, and write both to `directory`."""
     from harness.results.arrange import arrange
     from harness.results.comparison import with_controls
     from harness.results.figures import draw_each

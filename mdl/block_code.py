@@ -1,4 +1,4 @@
-"""Block-wise prequential code: train afresh on growing prefixes of the data, and sum the cost of the labels in bits.
+"""Block-wise prequential code: train a new network on each growing prefix, and sum the cost of the labels in bits.
 
 `mdl.codelength` and `python -m mdl`, whose steps are training sizes, both call `block_code`.
 """
@@ -136,14 +136,14 @@ class BlockCode:
 
     @property
     def total_bits(self) -> list[float]:
-        """Codelength of all labels by seed, in bits."""
+        """Codelength of all labels in bits, for each seed."""
         following = zip(*(size.point.ce_next_bits or () for size in self.coding), strict=True)
         return [online_code_bits(self.sizes, ce_next, self.num_classes) for ce_next in following]
 
     def label_bits(self) -> tuple[Tensor, Tensor]:
         """Return the cost of each label and the number of examples that its network was trained on.
 
-        Both are [S, N] in the order of the code. The first labels are sent with the uniform code, by no network.
+        Both are [S, N] in coding order. The first labels are sent with the uniform code, so their number is 0.
         """
         uniform = torch.full((len(self.orders), self.sizes[0]), math.log2(self.num_classes))
         bits = torch.cat([uniform, *(torch.tensor(size.coded_bits) for size in self.coding)], 1)
@@ -170,8 +170,8 @@ def block_code(
 ) -> BlockCode:
     """Train on every size, and score each network on the examples up to the next size and on the test split.
 
-    A seed is trained on the first examples of its order. Without test examples nothing is trained on all examples: no
-    label is left to code.
+    Each seed is trained on the first examples of its order. Without test examples no network is trained on all
+    examples, as no label is left to code.
 
     Args:
         ensemble: the architecture.
@@ -180,11 +180,11 @@ def block_code(
         seeds: one per member.
         training: how to train.
         settings: training sizes, their order, and the examples that stop trainings.
-        sizes: others than the settings', ascending, the last N.
+        sizes: training sizes in place of the settings', ascending, ending in N.
         stack: members that train together, as for `fit_members`.
         checkpoints: where unfinished trainings are saved; None for nowhere.
-        steps: called with a name and a function for each size; returns what the function returns, or what it returned
-            in an earlier, interrupted attempt.
+        steps: called with a name and a function for each size; returns the function's value, or the value stored by an
+            earlier, interrupted attempt.
         on_progress: called with the share done, from 0 to 1, and the current task.
         on_final: called with the networks trained on everything and their test scores.
 
@@ -200,7 +200,7 @@ def block_code(
     progress = TrainingProgress(sizes[: len(indices)], training)
     for i in indices if settings.order == "smallest_first" else reversed(indices):
         n, after = sizes[i], sizes[min(i + 1, len(sizes) - 1)]
-        fitted_n = n - settings.num_held_out(n)  # of a prefix of n examples; the others stop the training
+        fitted_n = n - settings.num_held_out(n)  # examples of the prefix to train on; the others stop training
 
         def show(report: EpochReport, i: int = i) -> None:
             done = progress.share(i, *report.mean_epochs)
@@ -223,7 +223,7 @@ def block_code(
 
 @dataclass(frozen=True)
 class SizeTrained:
-    """One training size's scores and loss curves, an entry per seed: saved until the run has finished.
+    """Scores and loss curves of one training size, by seed; saved until the run has finished.
 
     Attributes:
         point: the size's point on the learning curve.
@@ -250,9 +250,9 @@ def score_size(
         fitted: the trained networks.
         data: splits on the device.
         known: positions in the training split of the examples up to this size, [S, n].
-        following: of those up to the next size, which they code; none at the last size.
-        held_out: of those that stopped the trainings; None for the validation split.
-        on_final: called with networks that have nothing left to predict, and their test scores.
+        following: positions of the examples up to the next size, which the networks code; empty for the last size.
+        held_out: positions of the examples that stopped the trainings; None for the validation split.
+        on_final: called with the networks of the last size and their test scores.
     """
     train, test = data["train"], fitted.score(data["test"])
     num_held_out = 0 if held_out is None else held_out.shape[1]

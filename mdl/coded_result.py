@@ -1,4 +1,4 @@
-"""The result of a learning curve, for every code: computed and logged."""
+"""The result of a learning curve, computed and logged, for every code."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -56,7 +56,7 @@ def logged(result: MdlResult, logger: Logger) -> MdlResult:
 
 
 def log_point(logger: Logger, point: Point) -> None:
-    """Log a training size, means over seeds."""
+    """Log the losses at a training size, averaged over seeds."""
     means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
     logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
 

@@ -1,4 +1,4 @@
-"""Codelengths of finished runs: the table, learning curves and what erasure costs, codelengths over a size."""
+"""Codelengths of finished runs: table, learning curves, costs of erasure, and codelength over width or depth."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def _sample_complexity(row: Row) -> float | str | None:
     return f"> {max(row['train_size'])}" if size == math.inf else size
 
 
-_CODING: Trainings = ("coding",)  # trainings that a column's number rests on
+_CODING: Trainings = ("coding",)  # trainings behind a column's number
 _ALL: Trainings = ("coding", "final")
 _CODELENGTHS = (
     spread(
@@ -83,7 +83,7 @@ _CODELENGTHS = (
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=_CODING,
     ),
 )  # fmt: skip
-# columns that CSV has only where they are shown
+# columns that the CSV contains only if the table shows them
 _ON_REQUEST = (
     Column(
         "compression",
@@ -99,16 +99,16 @@ _ON_REQUEST = (
     ),
 )  # fmt: skip
 COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST, *FINALS)}
-_UNEQUAL_BITS = 0.005  # log2 k less the label entropy, from which a table tells them apart
+_UNEQUAL_BITS = 0.005  # smallest log2 k - label entropy for which a table gives both
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
 
 def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
-    """Tabulate codelengths and networks trained on everything, a row per model and eraser.
+    """Tabulate codelengths and networks trained on everything, one row per model and eraser.
 
     Args:
         comparison: the runs.
-        names: columns to show, of `COLUMNS`; the usual ones by default.
+        names: columns of `COLUMNS` to show; the usual ones by default.
     """
     controls = comparison.controls
     rows = [{**row, **_above_control(row, controls.get(row["model"]))} for row in comparison.rows]
@@ -118,7 +118,7 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """Say what uniform and entropy codes cost, and that codelengths are of few labels or few training sizes."""
+    """Return notes on the cost of the uniform and entropy codes, on few labels, and on few training sizes."""
     coded = [row for row in rows if values(row, "bits_per_label")]
     entropies = {(k, bits) for row in coded for k in row["num_classes"] for bits in values(row, "label_entropy_bits")}
     notes = [
@@ -138,7 +138,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def figures_of(comparison: Comparison) -> dict[str, Drawing]:
-    """Return the figures that have panels, by caption."""
+    """Return the figures by caption, without those that have no panels."""
     drawn: dict[str, Drawing] = {
         "learning curves": (draw_learning_curves, comparison.panels),
         **{
@@ -151,12 +151,12 @@ def figures_of(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
-    """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
+    """Return the sections of a report; `names` chooses columns of `COLUMNS`, by default the usual ones."""
     return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
-    """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
+    """Draw the loss on the next chunk over training size in one panel per model, and bars of differences to control."""
     compared = [(title, of) for title, entries in shown if (of := [*filter(_difference, entries)])]
     slots = sum(len(of) + (len(shown) > 1) for _, of in compared)
     last_row = 1.1 + 0.26 * slots if compared else 3.7
@@ -188,7 +188,7 @@ def _difference(entry: Row) -> Difference | None:
 
 
 def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, name_models: bool) -> None:
-    """Draw bars of paired differences to the control, named at their axis, their values to the right of it."""
+    """Draw bars of paired differences to the control, with names on the axis and values to the right of the panel."""
     names: list[str] = []
     headings: list[int] = []
     for title, entries in compared:
@@ -224,7 +224,7 @@ def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
 
 
 def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
-    """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
+    """Group entries whose models differ only in `option`; keep groups with at least two models, titled by the rest."""
     by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
         row = model_of_row(entry["runs"][0].config, entry["runs"][0].command)
@@ -237,7 +237,7 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
 
 
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
-    """Draw codelengths and their increase over the control over a size; hollow where they are unsound."""
+    """Draw codelengths, and their increase over the control, against `option`; unsound points are hollow."""
     measures = {"codelength ± std": _codelength}
     if any(entry["bits_per_label_difference"] for _, entries in shown for entry in entries):
         measures["increase over control ± s.e."] = _increase
@@ -260,7 +260,7 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
                 hollow = [(x, middle) for x, middle, _, sound in points if not sound]
                 ax.plot(*(zip(*hollow, strict=True) if hollow else ([], [])), "o", markerfacecolor="white", **look)
             ax.set_title(wrapped(title, 3.0))
-            if measure is _increase:  # below it a run backfires
+            if measure is _increase:  # erasure backfires below zero
                 ax.axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
             ax.set(xlabel=option, ylabel=f"{label}\n(bits per label)")
             _size_axis(ax, sorted(set(sizes)))
@@ -279,5 +279,5 @@ def _increase(entry: Row) -> tuple[float, float] | None:
 
 
 def is_sound(entry: Row) -> bool:
-    """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
+    """Return whether the codelength has every seed, and all its trainings left the plateau."""
     return not incomplete(entry) and not any(values(entry, "coding_on_plateau"))

@@ -1,4 +1,4 @@
-"""`codelength`: how many bits the labels y cost, given x, in a prequential code by networks, classifiers or kernels."""
+"""`codelength`: the cost in bits of labels y, given x, in a prequential code by networks, classifiers or kernels."""
 
 import functools
 import itertools
@@ -51,30 +51,30 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 OnProgress = Callable[[float, str], object]
 
-_PROBABILITY_ROUNDING = 1e-3  # of the sum of an example's probabilities
-_warn_once_of_few = functools.cache(warn_of_few)  # a notebook makes many calls with data of one size
-_LEAST = 1e-12  # probability that a scikit-learn classifier's prediction is mixed with: 40 bits at most
+_PROBABILITY_ROUNDING = 1e-3  # allowed deviation from 1 of the sum of an example's probabilities
+_warn_once_of_few = functools.cache(warn_of_few)  # a notebook makes many calls with the same sizes
+_LEAST = 1e-12  # added to each probability of a scikit-learn classifier: a label costs at most 40 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Codelength:
-    """The prequential codelength of labels, an entry per seed.
+    """The prequential codelength of labels, for S seeds.
 
     `print` shows the mean, `a - b` is the difference paired by seed, `plot` draws the learning curve.
 
     Attributes:
         model: name of the predictor.
-        seeds: each has an order of the examples and initial weights of its own.
-        sizes: numbers of examples after which a predictor is trained; the last is all of them.
+        seeds: each seed determines an order of the examples and initial weights.
+        sizes: training sizes, ascending; the last is the number of all examples.
         num_classes: k.
         total_bits: codelength of all labels, by seed.
-        labels: y as positions of the sorted classes, [N].
-        label_bits: cost of each label, at its place in y, [S, N].
-        label_entropy_bits: entropy of the labels' shares: what each costs without x, once the shares are known.
-        curve: a row per size and seed: `n`, `seed` and `loss_bits`, on the labels up to the next size. With test
-            examples also `test_loss_bits`, and a row for the last size, whose `loss_bits` is NaN. Of networks also
-            `epochs` and `untrained`: whether the initial weights were kept, as no epoch had a lower loss on the
-            examples that stop the training.
+        labels: y as positions in the sorted list of classes, [N].
+        label_bits: cost of each label, in the order of y, [S, N].
+        label_entropy_bits: entropy of the class shares: the cost of a label without x, once the shares are known.
+        curve: one row per size and seed, with `n`, `seed` and `loss_bits`, the loss on the labels up to the next size.
+            Test examples add `test_loss_bits` and a row for the last size, whose `loss_bits` is NaN. Networks add
+            `epochs` and `untrained`, which is true if no epoch improved on the initial weights' loss on the examples
+            that stop the training.
     """
 
     model: str
@@ -99,7 +99,7 @@ class Codelength:
 
     @property
     def compression(self) -> float:
-        """Codelength of the uniform code divided by this one's, mean over seeds (Voita & Titov 2020)."""
+        """Codelength of the uniform code divided by this codelength, averaged over seeds (Voita & Titov 2020)."""
         return compression(self.bits_per_label, self.num_classes)
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Codelength:
 
     @property
     def untrained(self) -> tuple[int, int]:
-        """Number of trainings that code labels and kept their initial weights, and of all that code labels."""
+        """Number of label-coding trainings that kept their initial weights, and of all label-coding trainings."""
         coding = self.curve[self.curve["n"] < self.sizes[-1]]
         return int(coding["untrained"].sum()) if "untrained" in coding else 0, len(coding)
 
@@ -122,7 +122,7 @@ class Codelength:
         """Return the difference in bits per label, paired by seed.
 
         Raises:
-            ValueError: other seeds, training sizes or labels.
+            ValueError: seeds, training sizes or labels differ.
         """
         if not isinstance(other, Codelength):
             return NotImplemented
@@ -139,7 +139,7 @@ class Codelength:
         return CodelengthDifference(difference, (self.untrained, other.untrained))
 
     def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
-        """Draw the loss on the next labels over training examples: mean, and band of one standard deviation over seeds.
+        """Draw the loss on the next labels over training size: mean over seeds, and a band of one standard deviation.
 
         Args:
             ax: axes to draw on; by default a new figure's.
@@ -163,8 +163,8 @@ class CodelengthDifference:
     """The difference of two codelengths in bits per label, paired by seed.
 
     Attributes:
-        difference: mean over seeds, standard error, two-sided p of Student's t; error and p are missing for one seed.
-        untrained: `Codelength.untrained` of both.
+        difference: mean over seeds, standard error, and two-sided p of Student's t; one seed has neither error nor p.
+        untrained: `Codelength.untrained` of the two codelengths.
     """
 
     difference: Difference
@@ -208,11 +208,12 @@ def codelength(
     device: str | torch.device = "auto",
     on_progress: OnProgress = ignored,
 ) -> Codelength:
-    """Compute how many bits the labels y cost, given x: each part is predicted from all labels before it.
+    """Compute the cost in bits of the labels y, given x, predicting each part from all labels before it.
 
-    The online code of Voita & Titov (2020, section 3.2): in a seed's order of the examples, the first labels are sent
-    with the uniform code; then a fresh model is trained on the first n and codes the labels up to the next size. The
-    replay code of Bornschein, Li & Hutter (2022) trains one network all along.
+    By default this is the online code of Voita & Titov (2020, section 3.2). Each seed orders the examples. The first
+    labels are sent with the uniform code. Then, for each size n, a new model is trained on the first n examples and
+    codes the labels up to the next size. The replay code of Bornschein, Li & Hutter (2022) trains one network
+    throughout.
 
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
@@ -321,7 +322,7 @@ def _is_classifier(model: Any) -> bool:
 
 
 def _as_given(x: Any) -> Any:
-    """Return x as a scikit-learn classifier takes it: a frame, or an array in its own shape and type."""
+    """Return x for a scikit-learn classifier: a frame as it is, anything else as an array of the same shape."""
     if hasattr(x, "iloc"):
         return in_native_order(x)
     array = as_tensor(x, "x", examples=True).detach().cpu()
@@ -336,7 +337,7 @@ def _by_kernel(
     sizes: Sequence[int],
     show: OnProgress,
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
-    """Code every label by a kernel from all before it; as `_by_classifier`."""
+    """Code every label from all labels before it with a kernel; returns the same values as `_by_classifier`."""
     n, m = (len(data[name]) for name in ("train", "test"))
     require_memory(type(model).__name__, n, m, model.temporary_bytes(n + m), data["train"].labels.device)
     with threads_for(n**3):
@@ -372,9 +373,9 @@ def _by_classifier(
     sizes: Sequence[int],
     show: OnProgress,
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
-    """Code by clones of a scikit-learn classifier, each fitted to a whole prefix; nothing stops them.
+    """Code the labels with clones of a scikit-learn classifier, each fitted to a whole prefix.
 
-    A `random_state` of None is the seed, in all parts of the classifier.
+    In every part of the classifier, a `random_state` of None is replaced by the seed.
 
     Returns:
         costs of labels [S, N], codelengths by seed, and the learning curve.
@@ -392,7 +393,7 @@ def _by_classifier(
             if not len(following) and tested is None:
                 continue  # nothing is left to code
             fitted: Any = clone(model)
-            for name, value in fitted.get_params().items():  # those of a pipeline's steps as well
+            for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
                 if value is None and name.split("__")[-1] == "random_state":
                     fitted.set_params(**{name: seed})
             if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
@@ -415,8 +416,8 @@ def _rows(x: Any, index: NDArray) -> Any:
 def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
     """Return the cost of each label in bits, [m].
 
-    Classes that the classifier has not seen share what the uniform code gives them. Every class gets at least 1e-12,
-    so that no label costs more than 40 bits.
+    Each class that the classifier has not seen gets probability 1/k, as in the uniform code. Every class gets at least
+    1e-12, so that no label costs more than 40 bits.
     """
     seen = getattr(fitted, "classes_", np.empty(0, dtype=int))
     p = np.full((len(z), k), 1 / k)

@@ -1,6 +1,7 @@
-"""The exact kernel code, `python -m mdl` with a kernel: every label predicted from all before it, nothing is trained.
+"""The exact kernel code, `python -m mdl` with a kernel: each label is predicted from all labels before it.
 
-A Cholesky factor gives all one-step-ahead predictions at once; they are mixed over temperatures and ridges.
+Nothing is trained. A Cholesky factor gives all one-step-ahead predictions at once. They are mixed over temperatures and
+ridges.
 """
 
 import functools
@@ -34,27 +35,27 @@ from train.randomness import generator, permutation
 RIDGES = tuple(10.0**e for e in range(-4, 1))  # λ; images are standardised, so that K(x, x) is about 1
 SHARPNESS = tuple(2.0 ** (e / 2) for e in range(-12, 13))  # β, inverse temperatures
 POWERS = (0, 1, 2)  # p: scores are β μ / s^p
-_GATHERED = 2**22  # entries brought into the order at once
-_BLOCK = 1024  # examples of which all members speak at once
+_GATHERED = 2**22  # kernel entries that are reordered at once
+_BLOCK = 1024  # examples that all members predict at once
 _BIT_NATS = math.log(2)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The Cholesky factor of one λ: K + λI = L Lᵀ of the n training examples in the order in which they are coded.
+    """The Cholesky factor for one λ: K + λI = L Lᵀ, with the n training examples in coding order.
 
     Attributes:
         lower: L, [n, n] float64.
-        targets: α = L⁻¹ y, [n, k], y one-hot less 1/k.
+        targets: α = L⁻¹ y, [n, k]; y is the one-hot label minus 1/k.
     """
 
     lower: Tensor
     targets: Tensor
 
     def ahead(self) -> tuple[Tensor, Tensor]:
-        """Compute mean [n, k] and standard deviation [n] of each example's prediction from those before it.
+        """Compute mean [n, k] and standard deviation [n] of the prediction of each example from the earlier ones.
 
-        μ_i = Σ_{j<i} L_ij α_j, which is y_i - L_ii α_i without having touched y_i; s_i = L_ii, noise included.
+        μ_i = Σ_{j<i} L_ij α_j equals y_i - L_ii α_i, but is computed without y_i; s_i = L_ii includes the noise.
         """
         diagonal = self.lower.diagonal()
         deviation = diagonal.clone()
@@ -64,11 +65,11 @@ class Factor:
         return mean, deviation
 
     def predict(self, cross: Tensor, variance: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield mean [m, k] and standard deviation [m] of other examples from the first n, for each ascending size n.
+        """Yield mean [m, k] and standard deviation [m] of the prediction of other examples from the first n.
 
         Args:
-            cross: kernel with the training examples in their order, [n, m].
-            variance: K(x, x) + λ of each, [m].
+            cross: kernel of the training examples, in coding order, with the other examples, [n, m].
+            variance: K(x, x) + λ of each other example, [m].
             sizes: numbers n, ascending.
         """
         solved = torch.linalg.solve_triangular(self.lower, cross, upper=False)
@@ -80,29 +81,29 @@ class Factor:
 
 
 class KernelCode:
-    """A code of labels in an order, each by a mixture of kernel regressions on all before it.
+    """A code of ordered labels, each predicted by a mixture of kernel regressions on all earlier examples.
 
-    For each λ, β and p of the grids softmax(β μ / s^p) is a member: μ and s are mean and standard deviation of a
-    Gaussian process's prediction of the label's one-hot vector. The mixture weighs members, equal at first, by the
-    probability that they gave the labels so far: its prediction of an example depends on no label not yet coded,
-    and on no later input.
+    The mixture has a member softmax(β μ / s^p) for each λ, β and p of the grids. Here μ and s are mean and standard
+    deviation of a Gaussian process's prediction of the label's one-hot vector. Members have equal weights at first, and
+    are then weighted by the probability that they gave to the labels so far. The prediction for an example depends
+    neither on its label nor on later labels or inputs.
 
     Args:
         kernel: K of the training examples, [n, n] float64.
         labels: [n] in 0..k-1.
         num_classes: k.
-        ridges: λ; each takes a Cholesky factor.
+        ridges: values of λ; each needs a Cholesky factor.
     """
 
     def __init__(self, kernel: Tensor, labels: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES) -> None:
         self._kernel, self._labels, self._num_classes, self._ridges = kernel, labels, num_classes, ridges
 
     def targets(self, order: Tensor) -> Tensor:
-        """Return one-hot labels less 1/k, [n, k] float64."""
+        """Return one-hot labels minus 1/k, in this order, [n, k] float64."""
         return F.one_hot(self._labels[order], self._num_classes).double() - 1 / self._num_classes
 
     def factors(self, order: Tensor) -> Iterator[tuple[float, Factor]]:
-        """Yield each λ and its factor, which the next overwrites."""
+        """Yield each λ and its factor; the next factor overwrites it."""
         n = len(order)
         targets = self.targets(order)
         memory = self._kernel.new_empty(n, n)
@@ -112,14 +113,14 @@ class KernelCode:
                 some = self._kernel[order[start : start + rows]]
                 torch.index_select(some, 1, order, out=memory[start : start + rows])
             memory.diagonal().add_(ridge)
-            upper = memory.mT  # a column-major matrix, in whose place the factor is written
+            upper = memory.mT  # a column-major matrix, which the factor overwrites
             info = torch.empty((), dtype=torch.int32, device=memory.device)
             torch.linalg.cholesky_ex(upper, out=(upper, info))
             assert not info, "a kernel with a ridge is positive definite"
             yield ridge, Factor(upper, torch.linalg.solve_triangular(upper, targets, upper=False))
 
     def members(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """Return log-probabilities of each member of one λ, [members, n, k]."""
+        """Return each member's log-probabilities of the classes, for one λ, [members, n, k]."""
         powers, sharpness = (mean.new_tensor(grid) for grid in (POWERS, SHARPNESS))
         scores = mean / deviation[:, None] ** powers[:, None, None]
         return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
@@ -127,16 +128,17 @@ class KernelCode:
     def code(
         self, order: Tensor, cross: Tensor | None = None, diagonal: Tensor | None = None, sizes: Sequence[int] = ()
     ) -> tuple[Tensor, Tensor]:
-        """Code the labels, and predict test examples after so many labels.
+        """Code the labels, and predict the test examples after each number of labels in `sizes`.
 
         Args:
-            order: of the training examples, [n].
+            order: coding order of the training examples, [n].
             cross: kernel of test examples with the training examples, [m, n].
             diagonal: K(x, x) of the test examples, [m].
             sizes: numbers of labels known, ascending.
 
         Returns:
-            Bits [n] in this order; log-probabilities of the test examples' labels, [sizes, m, k] in nats.
+            Cost of the labels in this order, [n] bits; log-probabilities of the test examples' classes in nats,
+            [sizes, m, k].
         """
         z, known = self._labels[order], [n - 1 for n in sizes]
         paid: list[Tensor] = []
@@ -155,12 +157,12 @@ class KernelCode:
         return mixture_bits(log_p), torch.stack(said).logsumexp(0) - total[:, None, None]
 
     def _log_probabilities(self, mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
-        """Return log-probabilities [n, members] that one λ's members give the labels `z` [n]."""
+        """Return the log-probabilities [n, members] of the labels `z` [n] under the members of one λ."""
         parts = zip(*(values.split(_BLOCK) for values in (mean, deviation, z)), strict=True)
         return torch.cat([self.members(m, s)[:, torch.arange(len(labels)), labels].T for m, s, labels in parts])
 
     def _tested(self, factor: Factor, cross: Tensor, variance: Tensor, sizes: Sequence[int], weights: Tensor) -> Tensor:
-        """Return one λ's part of the mixture's test log-probabilities after each size, [sizes, m, k]."""
+        """Return the contribution of one λ to the mixture's test log-probabilities after each size, [sizes, m, k]."""
         said = (self.members(*one) for one in factor.predict(cross, variance, sizes))
         return torch.stack(
             [(weight[:, None, None] + one).logsumexp(0) for weight, one in zip(weights, said, strict=True)]
@@ -168,7 +170,7 @@ class KernelCode:
 
 
 def mixture_bits(log_p: Tensor) -> Tensor:
-    """Return the cost of each label in bits, [n], under members that give it log-probabilities [n, M], in nats.
+    """Return each label's cost in bits, [n], under a mixture of M members; `log_p` [n, M] is in nats.
 
     A member's weight before example i is the product of the probabilities that it gave labels 1..i-1.
     """
@@ -190,16 +192,16 @@ class PreparedKernel(Prepared[MdlConfig]):
 
     @property
     def step_multiply_adds(self) -> float:
-        """The order of the products of a Cholesky factor."""
+        """The order of magnitude of the multiplications of a Cholesky factorisation."""
         return len(self.data["train"]) ** 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedCoded(Part):
-    """The code of one order: cost of each label in that order, and test losses and accuracies by size.
+    """The code of one seed: the cost of each label in the seed's order, and test losses and accuracies by size.
 
     Attributes:
-        test_bits: of each test example, after all labels.
+        test_bits: loss on each test example, after all labels.
     """
 
     bits: list[float]
@@ -209,10 +211,10 @@ class SeedCoded(Part):
 
 
 def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
-    """Erase (or fetch) the dataset, and bring it to the device.
+    """Erase the dataset or read it from the cache, and copy it to the device.
 
     Raises:
-        ValueError: training sizes that do not fit, or a kernel that memory does not hold.
+        ValueError: the training sizes do not fit the dataset, or the kernel does not fit into memory.
     """
     where = split_positions(experiment)
     sizes = {name: len(part) for name, part in where.items()}
@@ -226,17 +228,17 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
 
 
 def require_memory(name: str, n: int, m: int, temporary_bytes: float, device: torch.device) -> None:
-    """Refuse n training and m test examples whose kernels the device's memory does not hold, in float64.
+    """Refuse n training and m test examples if their float64 kernels do not fit into the device's memory.
 
     Args:
-        name: the model's.
+        name: the model's name.
         n: number of training examples.
         m: number of test examples.
-        temporary_bytes: bytes for computing the kernel, without those that grow with the square of the examples.
-        device: that holds the kernels.
+        temporary_bytes: bytes for computing the kernel, except those that grow with the square of the examples.
+        device: the device of the kernels.
 
     Raises:
-        ValueError: says how much is needed, and what there is.
+        ValueError: too little memory; says how much is needed and how much is free.
     """
     free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + temporary_bytes
     if needed > free:
@@ -280,16 +282,16 @@ def kernel_code(
     steps: Callable[[str, Callable[[], "SeedCoded"]], "SeedCoded"] = computed,
     on_progress: Callable[[float, str], object] = ignored,
 ) -> list["SeedCoded"]:
-    """Code the labels of the training split in each seed's order, every label predicted from all before it.
+    """Code the labels of the training split in each seed's order, predicting each label from all earlier ones.
 
     Args:
         model: the kernel; it may draw weights for each seed.
         data: "train" and "test" on the device.
         num_classes: k.
-        seeds: one order each.
+        seeds: one order per seed.
         sizes: numbers of labels after which the test split is scored, ascending.
-        steps: called with a name and a function for each seed; returns what the function returns, or what it returned
-            in an earlier, interrupted attempt.
+        steps: called with a name and a function for each seed; returns the function's value, or the value stored by an
+            earlier, interrupted attempt.
         on_progress: called with the share done, from 0 to 1, and the current task.
     """
     train, test = data["train"], data["test"]
@@ -302,7 +304,7 @@ def kernel_code(
     def of_order(seed: int) -> SeedCoded:
         nonlocal kernel, prepared
         if (drawn := model.drawn(generator(seed, "init"), train.images)) is not kernel:
-            prepared = None  # frees the previous seed's: memory need not hold both
+            prepared = None  # free the previous seed's matrices before building new ones
             kernel, prepared = drawn, matrices(data, num_classes, drawn, show)
         assert prepared is not None
         (coder, tested), order = prepared, permutation(seed, len(train)).to(train.labels.device)
@@ -317,7 +319,7 @@ def kernel_code(
 def matrices(
     data: Mapping[str, DeviceImages], num_classes: int, kernel: Similarity, show: Callable[[str], None]
 ) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
-    """Return the training labels' kernel code, the kernel of test with training examples [m, n], and K(x, x) [m]."""
+    """Return the training labels' kernel code, the test-training kernel [m, n], and K(x, x) of test examples [m]."""
     train, test = data["train"], data["test"]
     show(f"the kernel of {len(train):,} training examples")
     coder = KernelCode(kernel(train.images, train.images), train.labels, num_classes)
@@ -326,7 +328,7 @@ def matrices(
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
-    """Collect costs [n], and log-probabilities of the test labels `z` [m] by size, [sizes, m, k]."""
+    """Collect the costs `bits` [n], and the scores on test labels `z` [m] of log-probabilities [sizes, m, k]."""
     losses = -tested.gather(2, z.expand(len(tested), -1)[:, :, None]).squeeze(2) / _BIT_NATS
     return SeedCoded(
         bits=bits.tolist(),
@@ -337,7 +339,7 @@ def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
 
 
 def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
-    """Return the learning curve: costs between sizes, and the test split's loss after each, without epochs."""
+    """Return the learning curve: mean cost up to the next size and test loss at each size; epochs are 0."""
     return [
         Point(
             n=n,

@@ -1,9 +1,9 @@
-"""The prequential procedure of the paper's code, step by step: `train.protocol=published`. A reproduction.
+"""A step-by-step reproduction of the prequential procedure in the paper's code: `train.protocol=published`.
 
-The text of Quirke & Belrose 2025 leaves most of it open; docs/study_details.md lists what their code does. It
-differs from ours (`mdl.block_code`) in that test images are training images that were held out, that an epoch without
-improvement is undone, and that networks are scored with the weights of the training sequence, in training mode, in
-bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as usual.
+The text of Quirke & Belrose 2025 leaves most of the procedure open; docs/study_details.md describes their code. It
+differs from ours (`mdl.block_code`) in three ways. Test images are held-out training images. An epoch without
+improvement is undone. Networks are scored in training mode with the weights of the training sequence, in bfloat16,
+where losses are multiples of 1/64 bit. All other parts of a run are the same.
 """
 
 import functools
@@ -47,17 +47,17 @@ Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
 Snapshot = tuple[dict[str, Tensor], list[dict[str, Any]]]
 
 _VALIDATION_SIZE, _VALIDATION_SHARE = 2048, 0.2
-_GROUP_NUMBERS = ("k", "weight_sum", "lr_max", "scheduled_lr", "train_mode")  # of schedulefree's parameter groups
-_TEST_BATCH = 32  # validation has the batch size of training; a score is a mean over batches, each rounded
+_GROUP_NUMBERS = ("k", "weight_sum", "lr_max", "scheduled_lr", "train_mode")  # state of schedulefree's parameter groups
+_TEST_BATCH = 32  # affects results, as each batch's loss is rounded; validation uses the batch size of training
 
 
 @dataclass(frozen=True)
 class PublishedData(Prepared[MdlConfig]):
-    """An experiment's erased images, all that are not the official test split, and its architecture.
+    """An experiment's architecture and its erased images, without the official test split.
 
     Attributes:
-        images: training and validation split, [N, C, H, W] in the precision of training, not standardised.
-        labels: [N].
+        images: training and validation images, [N, C, H, W] in the precision of training, not standardised.
+        labels: labels of the images, [N].
         model: the network, in that precision.
     """
 
@@ -85,15 +85,15 @@ class PublishedData(Prepared[MdlConfig]):
 
 
 def _train_size(images: int) -> int:
-    """Return how many images are not held out for validation."""
+    """Return the number of images that are not held out for validation."""
     return images - min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * images))
 
 
 def load(experiment: Experiment[MdlConfig]) -> PublishedData:
-    """Erase (or fetch) the dataset and build the network, both in the precision of training.
+    """Erase the dataset or read it from the cache, and build the network, both in the precision of training.
 
     Raises:
-        ValueError: training sizes that do not fit; before anything is fitted.
+        ValueError: the training sizes do not fit the dataset; raised before anything is fitted.
     """
     names, where = ("train", "validation"), split_positions(experiment)
     k = len(where["train"].labels.unique())
@@ -143,14 +143,14 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
 
 
 def _show(display: Display, progress: TrainingProgress, turn: int, training: "PublishedTraining") -> None:
-    """Show how far training number `turn` is."""
+    """Show the progress of training number `turn`."""
     n, curve = len(training.train[1]), training.curve
     share = progress.share(turn, curve.epochs, training.epochs_left)
     display.update(share, f"n = {n:,}, seed {curve.seed}, {training}")
 
 
 def published_order(seed: int, total: int, chunk: int) -> Tensor:
-    """Return the order [total] of all images at size number `chunk`: each size shuffles the order of the last."""
+    """Return the order [total] of all images at size number `chunk`: each size shuffles the previous size's order."""
     source = generator(seed, "published", "order")
     order = torch.arange(total)
     for _ in range(chunk + 1):
@@ -161,12 +161,12 @@ def published_order(seed: int, total: int, chunk: int) -> Tensor:
 def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """Return the mean cross-entropy of a batch in bits, rounded as CUDA does: after the mean and after the division.
 
-    It stays on its device, so that a GPU is not waited for after every batch.
+    The result stays on its device, so that the CPU does not wait for a GPU after every batch.
 
     Args:
-        log_probabilities: of a softmax, rounded to its dtype, [B, k].
+        log_probabilities: log-softmax of the logits, rounded to its dtype, [B, k].
         z: labels, [B].
-        precision: of the mean; None for that of `log_probabilities`.
+        precision: dtype of the mean; by default that of `log_probabilities`.
     """
     nats = -log_probabilities.gather(1, z[:, None]).float().mean()
     return nats.to(precision or log_probabilities.dtype) / math.log(2)
@@ -180,9 +180,9 @@ def _train(
     checkpoints: Checkpoints,
     show: Callable[["PublishedTraining"], None],
 ) -> SizeTrained:
-    """Train one seed at size number i, on the first images of its order there.
+    """Train one seed at size number i, on the first images of the order at this size.
 
-    The last part of `sizes` tests it, what follows stops it.
+    The last part of `sizes` is the test data. The images after it stop the training.
     """
     n, order = sizes[i], published_order(seed, len(data.labels), i).to(data.labels.device)
 
@@ -212,16 +212,16 @@ def _train(
 class PublishedTraining:
     """One network trained by the paper's loop.
 
-    An epoch takes the training images in one fixed order, with one crop and one flip for a whole batch. Before every
-    epoch the network is scored on the validation images, first as initialised; where it has not improved, weights and
-    optimizer state are reset to the best. It ends after `patience_epochs` epochs in a row without improvement.
+    Every epoch takes the training images in the same order, with one crop and one flip for a whole batch. The network
+    is scored on the validation images before training and after every epoch. If it has not improved, weights and
+    optimizer state are reset to the best. Training ends after `patience_epochs` epochs in a row without improvement.
 
     Args:
         model: the network; its parameters are drawn anew, and it is trained in place.
-        seed: of the initial weights, crops, flips and dropped branches.
-        train: images [n, C, H, W] and labels [n].
-        validation: likewise.
-        settings: of the optimizer, `published` of the loop.
+        seed: seed of the initial weights, crops, flips and dropped branches.
+        train: training images [n, C, H, W] and labels [n].
+        validation: validation images and labels.
+        settings: training options; those of the loop are in `published`.
         flip: whether batches may be mirrored.
     """
 
@@ -266,7 +266,7 @@ class PublishedTraining:
 
     @property
     def epochs_left(self) -> int:
-        """The epochs left if it improves no more."""
+        """The number of epochs left if the validation loss does not improve again."""
         options = self.settings.published
         return min(options.patience_epochs - self.failures, self.settings.max_epochs - self.curve.epochs)
 
@@ -285,7 +285,7 @@ class PublishedTraining:
         self._set_to(self._best)
 
     def score(self, examples: Examples, batch_size: int) -> tuple[float, float]:
-        """Return loss in bits and accuracy of the weights as they are, in training mode, a mean over batches."""
+        """Return loss in bits and accuracy of the current weights in training mode, averaged over batches."""
         bits, right, sizes = [], [], []
         with torch.no_grad():
             for x, z in _batches(examples, batch_size):
@@ -298,15 +298,15 @@ class PublishedTraining:
 
     @torch.no_grad()
     def averaged_loss(self, examples: Examples) -> float:
-        """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as ours is scored."""
+        """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as in our procedure."""
         before = self._snapshot()
         self._optimizer.eval()
         nats = [F.cross_entropy(self.model(x).float(), z, reduction="sum") for x, z in _batches(examples, 128)]
-        self._set_to(before)  # schedulefree's train() would bring rounding into the weights
+        self._set_to(before)  # schedulefree's train() would add rounding errors to the weights
         return float(torch.stack(nats).double().sum()) / len(examples[1]) / math.log(2)
 
     def state(self) -> State:
-        """Return all that `restore` needs, between two epochs."""
+        """Return the state that `restore` needs; called between epochs."""
         (now, now_numbers), (best, best_numbers) = self._snapshot(), self._best
         tensors = {f"now.{key}": value for key, value in now.items()} | {f"best.{k}": v for k, v in best.items()}
         curve = self.curve
@@ -319,7 +319,7 @@ class PublishedTraining:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue where another training of the same seed and size stood; not if its optimizer had other groups."""
+        """Continue from another training's state; return False if seed, size or optimizer groups differ."""
         if len(values["now"]) != len(self._optimizer.param_groups):
             return False
         now, best = (
@@ -375,12 +375,12 @@ class PublishedTraining:
         return mean_bits(log_probabilities.detach(), z, self._loss_precision), gradients
 
     def _loss_and_hits(self, x: Tensor, z: Tensor, *factors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a batch's rounded loss in bits, and how many labels are the likeliest."""
+        """Return a batch's rounded loss in bits, and the number of correct predictions."""
         log_probabilities = self._log_probabilities(x, factors)
         return mean_bits(log_probabilities, z, self._loss_precision), (log_probabilities.argmax(1) == z).sum()
 
     def _drop_factors(self, x: Tensor) -> list[Tensor]:
-        """Draw which branches a batch drops: a factor [B] per layer of stochastic depth."""
+        """Draw the dropped branches of a batch: a factor [B] for each layer of stochastic depth."""
         source, rates = self._draws["stochastic depth"], [layer.rate for layer in self.model.stochastic_depth()]
         return [((torch.rand(len(x), generator=source) >= rate) / (1 - rate)).to(x.device) for rate in rates]
 
@@ -396,7 +396,7 @@ class PublishedTraining:
                 layer.factors = None
 
     def _augmented(self, x: Tensor) -> Tensor:
-        """Crop a batch [B, C, H, W] at one position, with zeros around it, and mirror all of it or nothing."""
+        """Pad a batch [B, C, H, W] with zeros, crop all images at one position, and mirror all of them or none."""
         source, padding, (height, width) = self._draws["views"], self._padding, x.shape[-2:]
         top, left = torch.randint(2 * padding + 1, (2,), generator=source).tolist()
         x = F.pad(x, (padding,) * 4)[..., top : top + height, left : left + width]
@@ -413,7 +413,7 @@ class PublishedTraining:
 
     @torch.no_grad()
     def _set_to(self, snapshot: Snapshot, *, keep_state: bool = False) -> None:
-        """Set weights and optimizer state to a snapshot; of the state, `keep_state` leaves z and v as they are."""
+        """Set weights and optimizer state to a snapshot; `keep_state` leaves z and v unchanged."""
         tensors, numbers = snapshot
         for group, of_group in zip(self._optimizer.param_groups, numbers, strict=True):
             group.update(of_group)
@@ -430,9 +430,9 @@ class PublishedTraining:
 
 
 def initialise(model: Classifier, source: torch.Generator) -> None:
-    """Draw linear and convolutional layers as PyTorch does by default, uniform in ± fan_in^-½, and a readout of zeros.
+    """Draw linear and convolutional layers with PyTorch's default, uniform in ± fan_in^-½; the readout is zero.
 
-    Networks of other layers are drawn as in our procedure.
+    Networks that contain other layers are initialised as in our procedure.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, Linear | Conv2d)]
     model.reset_parameters(source)
@@ -450,7 +450,7 @@ def _batches(examples: Examples, size: int) -> Iterator[Examples]:
 
 
 def _joined(points: Sequence[Point]) -> Point:
-    """Join one point per seed into one with an entry per seed."""
+    """Join the points of single seeds into one point of all seeds."""
     first = vars(points[0])
     lists = {
         name: [entry for point in points for entry in getattr(point, name)]

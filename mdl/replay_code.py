@@ -31,7 +31,7 @@ from train.randomness import Draws, drawn, generator, permutations, stacked
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
 
-_AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/codes.md)
+_AVERAGE_POWER = 8.0  # our choice: the averaging window grows with the data (docs/codes.md)
 
 
 def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:
@@ -60,12 +60,12 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> M
 
 @dataclass(frozen=True)
 class ReplayCode:
-    """The replay code of a training split's labels, an entry per seed.
+    """The replay code of a training split's labels, for S seeds.
 
     Attributes:
         orders: the order in which each seed codes the examples, [S, N].
-        ends: of the batches, in numbers of labels.
-        bits: cost of each label in the order of the code, [S, N] float64.
+        ends: number of labels coded by the end of each batch.
+        bits: cost of each label in coding order, [S, N] float64.
         test_bits: cost of each test label once everything is learnt, [S, M].
         curve: losses by size.
     """
@@ -89,21 +89,21 @@ def replay_code(
     checkpoints: Checkpoints | None = None,
     on_progress: Callable[[float, str], object] = lambda *_: None,
 ) -> ReplayCode:
-    """Code every seed's labels in its order, each batch before it is learnt.
+    """Code the labels in each seed's order, each batch before it is learnt.
 
     Args:
         ensemble: the architecture.
         data: splits on the device: "train" and "test".
         seeds: one per member.
-        training: settings of the optimizer, and batch size; nothing is stopped early.
-        options: of the code.
-        sizes: numbers of labels after which the members are scored, ascending, the last N.
-        stack: members that train together as one network; by default all, or one if the model has no stacked layers.
+        training: settings of the optimizer, and batch size; there is no early stopping.
+        options: options of the replay code.
+        sizes: numbers of labels after which the members are scored, ascending, ending in N.
+        stack: number of members that train as one network; by default all, or one if the model has no stacked layers.
         checkpoints: where unfinished codes are saved; None for nowhere.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
-        NonFiniteLossError: a label costs a number of bits that is not finite.
+        NonFiniteLossError: the cost of a label is not finite.
     """
     orders = permutations(seeds, len(data["train"])).to(data["train"].labels.device)
     stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
@@ -128,27 +128,27 @@ def replay_code(
 
 
 class ReplayTrainer(Trainer):
-    """A stack of members that code the labels of their orders, batch after batch, and then learn them.
+    """A stack of members that code each batch of labels in their orders, and then learn it.
 
-    A round is a batch of labels. Its steps take the next example of each of K streams, and of the new batch, in turn:
-    (K + 1) examples for every new one, in batches of `train.batch_size`.
+    A round is a batch of labels. For every new example, its steps also take the next example of each of K streams:
+    K + 1 examples in all, in batches of `train.batch_size`.
 
     Args:
         ensemble: the architecture.
         data: splits on the device: "train" and "test".
         seeds: one per member.
-        orders: in which each member codes the training split, [S, N].
-        settings: of the optimizer, and batch size; nothing is stopped early.
-        options: of the code.
-        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
+        orders: the order in which each member codes the training split, [S, N].
+        settings: settings of the optimizer, and batch size; there is no early stopping.
+        options: options of the replay code.
+        sizes: numbers of labels after which the members are scored, ending in N. A batch ends at each size.
 
     Attributes:
-        bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
-        scores: [3, S, sizes] after each: loss in bits and accuracy on the test split, loss in bits on what is known.
-        test_bits: cost of each test label at the latest of these sizes, [S, M].
-        known: number of labels that are coded.
-        ends: of the batches, in numbers of labels.
-        on_batch: called after every batch that is coded and learnt.
+        bits: cost of each label in each member's order, [S, N] float64; 0 for labels not yet coded.
+        scores: test loss in bits, test accuracy, and loss in bits on the coded labels, after each size, [3, S, sizes].
+        test_bits: cost of each test label at the latest size, [S, M].
+        known: number of labels coded so far.
+        ends: number of labels coded by the end of each batch.
+        on_batch: called after each batch has been coded and learnt.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ReplayTrainer(Trainer):
         return f"label {self.known:,} of {self._sizes[-1]:,}"
 
     def begin_round(self) -> Draws:
-        """Pay for the next batch of labels, unless that is done, and plan the steps that learn it, on the CPU."""
+        """Code the next batch of labels, unless it is coded already, and draw the steps that learn it, on the CPU."""
         if self.known < self.ends[self.round]:
             self._code(self.ends[self.round])
         starts, batch = torch.tensor([0, *self.ends[:-1]]), self._options.batch
@@ -195,7 +195,7 @@ class ReplayTrainer(Trainer):
         return stacked(members, self._orders.device)
 
     def end_round(self) -> None:
-        """Score the members at one of the sizes; after the last batch they have finished."""
+        """Score the members if a size is reached; finish them after the last batch."""
         if self.known in self._sizes:
             self._score(self._sizes.index(self.known))
         if self.round == len(self.ends):
@@ -203,7 +203,7 @@ class ReplayTrainer(Trainer):
         self.on_batch()
 
     def _code(self, end: int) -> None:
-        """Pay for the labels up to number `end` with what has been learnt of those before."""
+        """Code the labels up to number `end` with the averaged weights learnt from the labels before them."""
         index = self._orders[:, self.known : end]
         scored = self.ensemble.score(self.optimizer.averaged(), self.examples, index, nats=self.mixture.coded)
         self._require_finite(scored.bits, end)
@@ -211,7 +211,7 @@ class ReplayTrainer(Trainer):
         self.known = end
 
     def _score(self, i: int) -> None:
-        """Note how the averaged weights, calibrated as they are now, stand at size number i."""
+        """Record the scores of the averaged weights, with the current calibration, at size number i."""
         weights, known = self.optimizer.averaged(), self._orders[:, : self.known]
         test = self.ensemble.score(weights, self.test, nats=self.mixture.nats)
         train = self.ensemble.score(weights, self.examples, known, nats=self.mixture.nats)
@@ -246,7 +246,7 @@ class ReplayTrainer(Trainer):
 
 
 def batch_ends(sizes: Sequence[int], batch: int) -> list[int]:
-    """Return the ends of batches of at most `batch` labels: few, nearly equal, none across one of the sizes."""
+    """Return the ends of as few batches as possible, nearly equal, of at most `batch` labels; none crosses a size."""
     ends = []
     for before, n in itertools.pairwise([0, *sizes]):
         count = math.ceil((n - before) / batch)
@@ -255,10 +255,10 @@ def batch_ends(sizes: Sequence[int], batch: int) -> list[int]:
 
 
 def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
-    """Draw the batch that each stream reads once batch t is coded, [batches, streams]: uniform over 0..t.
+    """Draw the batch that each stream reads after batch t is coded, [batches, streams]: uniform over 0..t.
 
-    A stream reads on, batch after batch, and at t starts again at 0 with probability 1 / (t + 1) (the paper's rule): if
-    it stood uniformly over 0..t - 1, it stands so over 0..t. Which batches it reads does not depend on the data.
+    A stream reads batch after batch. At t it starts again at 0 with probability 1 / (t + 1) (the paper's rule), so its
+    position stays uniform over 0..t. The positions do not depend on the data.
     """
     t = torch.arange(batches)[:, None]
     again = torch.rand(batches, streams, generator=generator(seed, "replay", "streams")) < 1 / (t + 1)
@@ -266,7 +266,7 @@ def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
 
 
 def _curve(bits: Tensor, scores: Tensor, sizes: Sequence[int], options: ReplaySettings) -> list[Point]:
-    """Return the members' losses by size, an entry per seed."""
+    """Return the learning curve: a point for each size, with the losses of all seeds."""
     points = []
     for i, (n, following) in enumerate(itertools.zip_longest(sizes, sizes[1:])):
         test, accuracy, train = scores[:, :, i].tolist()

@@ -1,4 +1,4 @@
-"""The result of `python -m mdl`, as result.json holds it."""
+"""The result of `python -m mdl` in result.json."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ from harness.result import LONGEST_ERROR, TrainedResult
 from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
 from mdl.online_code import published_units
 
-_LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
-_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+_LEARNING_BITS = 10.0  # upper bound on a mixture code's excess over the uniform code: at most log2 375 bits
+_TOLERANCE = 1e-6  # relative; sums may be taken in another order
 _POINT = {  # column of `harness.results.load(...).curve` -> its name in result.json
     "next_loss_bits": "ce_next_bits",
     "calibrated_next_loss_bits": "ce_next_calibrated_bits",
@@ -25,13 +25,13 @@ _POINT = {  # column of `harness.results.load(...).curve` -> its name in result.
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Endings):
-    """A training size n of a prequential run: losses in bits per label, an entry per seed.
+    """A training size n of a prequential run: losses in bits per label, by seed.
 
     Attributes:
-        ce_next_bits: loss on the examples up to the next size; None for the last size, which has nothing left to
-            predict. Under `train.protocol=published` it is the loss on the test part.
-        ce_test_averaged_bits: test loss of the averaged weights in evaluation mode, for `train.protocol=published`,
-            which scores the weights of the training sequence in training mode.
+        ce_next_bits: loss on the examples up to the next size; None for the last size, after which there are none.
+            With `train.protocol=published` it is the loss on the test part.
+        ce_test_averaged_bits: test loss of the averaged weights in evaluation mode. Only for
+            `train.protocol=published`, whose other scores use the training sequence in training mode.
         ce_next_calibrated_bits: `ce_next_bits` with logits divided by `temperature` (`train.ensemble`).
     """
 
@@ -48,10 +48,10 @@ class Point(Endings):
 
 @dataclass(frozen=True, kw_only=True)
 class CodelengthBits(Part):
-    """Codelengths of the online code, an entry per seed.
+    """Codelengths of the labels, by seed.
 
     Attributes:
-        published: in the unit of the paper's Table 16 (`published_units`), whatever `train.protocol` is.
+        published: value in the unit of the paper's Table 16 (`published_units`), for any `train.protocol`.
         calibrated_bits_per_sample: codelength with logits divided by a temperature.
     """
 
@@ -63,7 +63,7 @@ class CodelengthBits(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class MdlResult(TrainedResult):
-    """A result of `python -m mdl`; the label entropy is that of the training labels, which older results lack."""
+    """A result of `python -m mdl`; older results lack the entropy of the training labels."""
 
     mdl: CodelengthBits
     curve: list[Point]
@@ -83,21 +83,21 @@ class MdlResult(TrainedResult):
 
     @property
     def sizes(self) -> list[int]:
-        """The ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
+        """The ends of the blocks of labels: all training sizes, and N even if no network was trained on all labels."""
         sizes = [point.n for point in self.curve]
         return sizes if sizes[-1] == self.train_size else [*sizes, self.train_size]
 
     def blocks(self, s: int) -> list[tuple[int, float]]:
-        """Return labels and bits per label of each block of seed number s; the first pays what the others leave."""
+        """Return labels and bits per label of each block of seed number s; the first block costs the remaining bits."""
         losses = [point.ce_next_bits[s] for point in self.curve if point.ce_next_bits]
         later = [(after - before, loss) for (before, after), loss in zip(pairwise(self.sizes), losses, strict=True)]
         first = self.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
         return [(self.sizes[0], first / self.sizes[0]), *later]
 
     def _area_bits(self, s: int) -> float:
-        """Return the area between the loss per label of the next block and that of the last, over all N labels.
+        """Return the area between the learning curve and the loss per label of its last block, over all N labels.
 
-        Finzi et al. 2026; docs/codes.md.
+        See Finzi et al. 2026 and docs/codes.md.
         """
         blocks = self.blocks(s)
         return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
@@ -129,13 +129,13 @@ class MdlResult(TrainedResult):
         self._require_codelengths()
 
     def _require_codelengths(self) -> None:
-        """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
+        """Recompute every codelength from its curve, and refuse nats or another unit.
 
-        The curve does not contain the cost of the labels up to the first size. It is that of the uniform code, less
-        where they are coded one by one, or little more where a code that learns from them pays for its mixture.
+        The curve does not contain the cost of the labels up to the first size. In the block-wise code they cost as much
+        as in the uniform code. Codes that learn from them may pay less, or slightly more because of their mixture.
 
         Raises:
-            ValueError: the codelengths are not those of the learning curve in bits.
+            ValueError: the codelengths do not follow from the learning curve in bits.
         """
         curve, total, sizes = self.curve, self.train_size, self.sizes
         max_first_block_bits = sizes[0] * math.log2(self.num_classes) + _LEARNING_BITS

@@ -1,4 +1,4 @@
-"""Options of `python -m mdl`: `conf/mdl`, and its whole configuration."""
+"""Options of `conf/mdl`, and the configuration of `python -m mdl`."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,8 +15,8 @@ class ReplaySettings:
     """Options of `mdl.code=replay` (`mdl.replay_code`).
 
     Args:
-        batch: labels that are coded at once, before any of them is learnt.
-        streams: K, so that every new example brings K + 1 to learn: itself, and one from each stream over the past.
+        batch: number of labels that are coded together, before any of them is learnt.
+        streams: number K of streams over the past. Each new example is learnt together with one example per stream.
     """
 
     batch: AtLeast1 = 4
@@ -29,14 +29,14 @@ class MdlSettings:
 
     Args:
         num_chunks: number m >= 2 of training sizes.
-        min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less, and at
-            least 10 examples or one per class.
-        order: in which the sizes are trained, smallest or largest first; results are the same.
-        validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
-            tenth of the prefix, which is paid for, and not trained on.
-        code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
-            network, which codes every batch and then learns it (`mdl.replay_code`).
-        replay: options of the latter.
+        min_chunk: first training size. None takes 1,024 (our choice) or a 47th of the training set, whichever is less,
+            but at least 10 examples and one per class.
+        order: whether the smallest or the largest size is trained first; does not affect results.
+        validation: examples that stop trainings and fit temperatures. "given": the validation split, whose labels are
+            not coded. "prefix": a tenth of each prefix, which is coded but not trained on.
+        code: "blocks" trains a network for each size, which codes the labels up to the next size; "replay" trains one
+            network, which codes each batch and then learns it (`mdl.replay_code`).
+        replay: options of "replay".
 
     Raises:
         ValueError: fewer than two training sizes.
@@ -57,7 +57,7 @@ class MdlSettings:
             )
 
     def num_held_out(self, n: int) -> int:
-        """Return how many of the first n examples stop the training on the others."""
+        """Return the number of examples among the first n that stop the training on the others."""
         return num_held_out(n) if self.validation == "prefix" else 0
 
 
@@ -71,7 +71,7 @@ class MdlConfig(TrainingConfig):
 
 
 class LabelCode(Enum):
-    """A code of the labels; the value is the option that chooses it, as messages name it."""
+    """A code of the labels; its value is the option that chooses it, for messages."""
 
     KERNEL = "model=kernel"
     PUBLISHED = "train.protocol=published"
@@ -85,7 +85,7 @@ _LEARNING |= {"train.crop_padding", "train.precision", "train.protocol", "train.
 _SCORING = {"train.eval_batch_size", "train.stack", "train.compile"}
 _STOPPING = {"patience_steps", "plateau_steps", "min_improvement_bits", "eval_every", "min_epoch_steps", "max_epochs"}
 _BLOCKS = {"mdl.order", "mdl.validation", *(f"train.{option}" for option in _STOPPING)}
-READ = {  # options that each code of the labels reads; `unread_options` says so of the others
+READ = {  # options that each code of the labels reads; `unread_options` lists the others
     LabelCode.KERNEL: _SIZES,
     LabelCode.PUBLISHED: {*_SIZES, *_LEARNING, "train.max_epochs", "train.published"},
     LabelCode.REPLAY: {*_SIZES, *_LEARNING, *_SCORING, "mdl.code", "mdl.replay"},
@@ -97,7 +97,7 @@ def unread_options(code: LabelCode, model: str) -> dict[str, str]:
     """Return why options have no effect with a code of the labels, for `conf.unread_options.require_read`.
 
     Args:
-        code: of the run.
+        code: the run's code of the labels.
         model: the model's name.
     """
     unread = {}

@@ -7,26 +7,26 @@ INVERSE_TEMPERATURES = (0.0, *(2 ** (j / 3) for j in range(-12, 4)))
 
 
 class TemperatureMixture:
-    """A Bayes mixture over temperatures of each member's predictions, weighted by what each has paid so far.
+    """A Bayesian mixture over temperatures of each member's predictions, weighted by the cost of earlier labels.
 
     Bornschein, Li & Hutter (2022) move one temperature by a gradient step on every batch before the batch is learnt.
-    The mixture, ours, learns from the same losses and has no rate to choose. Its share at inverse temperature 0 ignores
-    the network and bounds the code: if labels are coded one at a time, it exceeds the uniform code by at most
-    log2 17 = 4.1 bits in all. In batches it can exceed it by more, where the first labels contradict the network.
+    Our mixture learns from the same losses without a learning rate. Its component at inverse temperature 0 ignores the
+    network, which bounds the codelength: if labels are coded one at a time, it exceeds the uniform code's by at most
+    log2 17 = 4.1 bits in all. In batches the excess can be larger, if the first labels contradict the network.
 
     Attributes:
-        log_weights: in nats and not normalised, [S, temperatures] float64.
+        log_weights: unnormalised log-weights in nats, [S, temperatures] float64.
     """
 
     def __init__(self, members: int, device: torch.device) -> None:
         self.log_weights = torch.zeros(members, len(INVERSE_TEMPERATURES), dtype=torch.float64, device=device)
 
     def nats(self, logits: Tensor, z: Tensor) -> Tensor:
-        """Return the cost of labels [S, B] by logits [S, B, k] under the mixture as it stands, [S, B] float64."""
+        """Return the cost of labels `z` [S, B] with logits [S, B, k] under the current mixture, [S, B] float64."""
         return self._mixed(_log_probabilities(logits, z))
 
     def coded(self, logits: Tensor, z: Tensor) -> Tensor:
-        """Return the cost as `nats`, and let the mixture learn from the labels."""
+        """Return the same cost as `nats`, and update the mixture with the labels."""
         each = _log_probabilities(logits, z)
         paid = self._mixed(each)
         self.log_weights += each.sum(-1)

@@ -1,4 +1,4 @@
-"""The training sizes of the curve: parts that grow geometrically."""
+"""Training sizes of the learning curve, whose parts grow geometrically."""
 
 import itertools
 import logging
@@ -9,23 +9,23 @@ from mdl.settings import MdlSettings
 
 log = logging.getLogger(__name__)
 
-_MIN_CHUNK = 1024  # ours: the paper's text states none
-_LEAST_FIRST_SIZE = 10  # or one example per class: fewer teach a network nothing that holds for others
-_FIRST_SIZE_SHARE = 47  # of all labels, unless that is more than 1,024: 48,976 CIFAR-10 training images start there
+_MIN_CHUNK = 1024  # our choice: the paper's text states none
+_LEAST_FIRST_SIZE = 10  # or one example per class: networks do not generalise from fewer
+_FIRST_SIZE_SHARE = 47  # first size is a 47th of all labels, at most 1,024 (reached by CIFAR-10's 48,976 images)
 
 
 def chunk_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:
-    """Return training sizes n_1 < ... < n_m = total; the parts form a geometric series from n_1 on.
+    """Return training sizes n_1 < ... < n_m = total, whose parts form a geometric series that begins with n_1.
 
-    The parts are rounded down and the last takes what is left, so that they never shrink.
+    The parts are rounded down, and the last part takes the remainder, so no part is smaller than the one before.
 
     Args:
         total: number of training examples.
-        settings: number of parts, and the first if it is chosen.
+        settings: number of parts, and optionally the first part.
         num_classes: k; by default the first part has at least k examples, and at least 10.
 
     Raises:
-        ValueError: sizes that do not fit the dataset; says which would.
+        ValueError: the sizes do not fit the dataset; the message names options that would.
     """
     m, first = settings.num_chunks, first_size(total, settings, num_classes)
     if m * first > total:
@@ -57,13 +57,13 @@ def first_size(total: int, settings: MdlSettings, num_classes: int) -> int:
 
 
 def rounded_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> list[int]:
-    """Return training sizes whose parts are the geometric series' rounded to the nearest integers that sum to `total`.
+    """Return training sizes whose parts are a geometric series, rounded to nearby integers that sum to `total`.
 
-    As in the paper's code: what rounding down leaves goes to the parts with the largest remainders. `chunk_sizes` gives
-    it to the last part.
+    As in the paper's code, the parts with the largest remainders are rounded up and the others down. `chunk_sizes`
+    rounds down all parts but the last.
 
     Raises:
-        ValueError: as `chunk_sizes`.
+        ValueError: raised by `chunk_sizes`.
     """
     first = chunk_sizes(total, settings, num_classes)[0]
     ratio = _ratio(total / first, settings.num_chunks)
@@ -76,10 +76,10 @@ def rounded_sizes(total: int, settings: MdlSettings, num_classes: int = 2) -> li
 
 
 def few_labels(sizes: Sequence[int], num_classes: int) -> str | None:
-    """Say that the first of the networks is trained on too few examples, or that all labels are few; or None.
+    """Return a remark if the first network has too few examples or there are too few labels in all, else None.
 
     Args:
-        sizes: training sizes, ascending; the last is that of all labels.
+        sizes: training sizes, ascending, ending in the number of labels.
         num_classes: k.
     """
     least = max(_LEAST_FIRST_SIZE, num_classes)
@@ -92,7 +92,7 @@ def few_labels(sizes: Sequence[int], num_classes: int) -> str | None:
 
 
 def warn_of_few(sizes: Sequence[int], num_classes: int, remedy: str = "take more examples") -> None:
-    """Warn where the smallest training size, or all labels, are too few for codelengths to say much."""
+    """Warn if the smallest training size, or the number of labels, is too small for informative codelengths."""
     if said := few_labels(sizes, num_classes):
         log.warning("training sizes %s: %s; %s", ", ".join(map(str, sizes)), said, remedy)
 

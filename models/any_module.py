@@ -22,16 +22,16 @@ class AnyModule(Classifier):
     It trains one seed after another, unless train.stack=all, and at one learning rate for all weights (no μP).
 
     Args:
-        network: a class or function that makes a module, and is called again for each seed; or a module, which is
-            copied, and whose parts draw new weights by `reset_parameters()` as PyTorch's layers do: weights that were
-            set in another way are lost in the copy.
+        network: a class or function that makes a module and is called again for each seed; or a module, which is
+            copied. Parts of the copy draw new weights by `reset_parameters()`, as PyTorch's layers do; weights that
+            were set in another way are lost.
         example_shape: shape of the module's input, without the batch. Passed to a class or function with an argument
             `input_shape`.
         num_classes: k; the module returns logits [B, k]. Passed to a class or function with an argument `num_classes`.
         options: other arguments of the class or function, by name.
 
     Raises:
-        ValueError: it cannot be trained from several seeds; the message says why, and what to change.
+        ValueError: the network cannot be trained from several seeds; the message says why and what to change.
     """
 
     version: ClassVar[int] = 1
@@ -73,11 +73,11 @@ class AnyModule(Classifier):
         self._require_exchangeable_weights()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map examples [B, C, H, W] to logits [B, k], in the shape that the module takes."""
+        """Map examples [B, C, H, W], reshaped for the module, to logits [B, k]."""
         return self.network(x.reshape(len(x), *self.example_shape))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draw weights as the module does, with torch's global generator seeded from this one meanwhile."""
+        """Draw weights as the module does, while torch's global generator is seeded from `generator`."""
         with _seeded(generator), torch.no_grad():
             if self._make is not None:
                 fresh = dict(self._make().named_parameters())
@@ -212,7 +212,7 @@ def model_class(target: Any) -> Any:
 
 
 def _arguments(network: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the arguments that may be passed by name; empty where Python cannot tell them."""
+    """Return the arguments that may be passed by name; empty if Python cannot tell."""
     try:
         arguments = inspect.signature(network).parameters
     except (TypeError, ValueError):

@@ -31,7 +31,7 @@ class Model(ABC):
 
     @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
-        """Return the options that the others leave without effect, each with what reads it: NAME=VALUE, or words."""
+        """Return options that have no effect under the other options, each with its reader: NAME=VALUE, or words."""
         return {}
 
 
@@ -40,9 +40,9 @@ class Classifier(nn.Module, Model):
 
     Attributes:
         stackable: its layers also accept parameters with a leading member axis [S, ...], so that `forward` maps images
-            [S, B, C, H, W], or [B, C, H, W] shared by all members, to logits [S, B, k]. Members never mix. Members of
-            another network run together by `torch.func.vmap` on request (`train.ensemble`).
-        mixes_examples: an example's logits depend on the other examples of its batch.
+            [S, B, C, H, W], or [B, C, H, W] shared by all members, to logits [S, B, k]. Members never mix. Members of a
+            network that is not stackable run together by `torch.func.vmap` on request (`train.ensemble`).
+        mixes_examples: whether an example's logits depend on the other examples of its batch.
     """
 
     stackable: ClassVar[bool] = False
@@ -82,7 +82,7 @@ def require_images(input_shape: tuple[int, int, int], model: str, smallest: int)
     """Refuse vectors, and images with a side below `smallest`.
 
     Raises:
-        ValueError: says what there is and what the model needs.
+        ValueError: vectors or smaller images; the message says what the data has and what the model needs.
     """
     values, *sides = input_shape
     if max(sides) == 1:

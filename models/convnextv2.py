@@ -19,8 +19,9 @@ class ConvNeXtV2(TimmClassifier):
     (d, d, 3d, d) blocks, w = `width` and d = `depth`, on every pixel (patch size 1).
 
     Attributes:
-        channels_last: keep activations in that memory format, in which blocks need no transposition; equal to rounding,
-            and not for `torch.func.vmap`. False until it is measured on a GPU (`scripts.benchmarks.train`).
+        channels_last: keep activations in the channels-last memory format, in which blocks need no transposition.
+            Results are equal up to rounding. Do not use it with `torch.func.vmap`. False until it is measured on a GPU
+            (`scripts.benchmarks.train`).
     """
 
     version = 2  # under bfloat16 both layers below give bfloat16
@@ -56,7 +57,7 @@ class ConvNeXtV2(TimmClassifier):
 
 
 class DepthwiseConv2d(nn.Conv2d):
-    """Depthwise convolution that leaves out what an odd k×k kernel would only lay over padding.
+    """Depthwise convolution without the taps of an odd k×k kernel that would see only padding.
 
     On 8×8 images the last stages work on 2×2 and 1×1 points, where 40 and 48 of 49 taps see zeros.
     """
@@ -79,8 +80,8 @@ class FastGlobalResponseNorm(GlobalResponseNorm):
 
     N is a channel's norm over positions, divided by the mean norm of the channels.
 
-    Sums of squares take a fifth of the time of `torch.linalg.vector_norm` over these dimensions, and a factor per
-    channel is one pass over the activations where the formula above takes three.
+    Sums of squares take a fifth of the time of `torch.linalg.vector_norm` over these dimensions. One factor per channel
+    takes one pass over the activations instead of the three of the formula above.
     """
 
     def forward(self, x: Tensor) -> Tensor:

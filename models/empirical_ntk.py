@@ -24,15 +24,16 @@ class EmpiricalNtk(KernelModel):
 
     K(x, y) ∝ Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩ over outputs c and parameter tensors p, with K(x, x) = 1 on
     average. s_p is the root mean square of w_p: gradients are with respect to weights of unit size, as in Jacot et al.
-    2018, so that no layer's share grows with its width. Biases that start at zero have none. For a ReLU MLP K tends to
-    `models.kernel.Kernel`'s "ntk" of its depth as its width grows. A readout is drawn from N(0, 1 / fan-in), where
-    networks here start with one of zeros, at which no other layer has a gradient; a width multiplier (μP) is undone.
+    2018, so that no layer's share grows with its width. Biases that start at zero contribute nothing. As the width of a
+    ReLU MLP grows, K tends to the "ntk" of `models.kernel.Kernel` at its depth. The readout is drawn from N(0,
+    1 / fan-in), because the usual readout of zeros leaves no gradient to the other layers. A width multiplier (μP) is
+    undone.
 
-    Where tensors outside fully connected layers have more than 200,000 values, 2,000 random coordinates of each are
+    If tensors outside fully connected layers have more than 200,000 values in all, 2,000 random coordinates of each are
     kept, which is right on average.
 
     Args:
-        network: with a linear `readout`.
+        network: network with a linear `readout`.
 
     Raises:
         ValueError: a network without weights, without such a readout, or whose predictions depend on the batch.
@@ -71,7 +72,7 @@ class EmpiricalNtk(KernelModel):
         return replace(unscaled, size=float(unscaled.diagonal(some).mean()) or 1.0)  # images of zeros: no gradient
 
     def temporary_bytes(self, examples: int) -> float:
-        """Return the memory of a group's Jacobian, twice, a batch of gradients, and slopes of the widest layer."""
+        """Return the memory of two copies of a group's Jacobian, a batch of gradients and the widest layer's slopes."""
         shapes = [parameter.shape for parameter in self.network.parameters()]
         widest, parameters = max(shape[0] for shape in shapes), sum(shape.numel() for shape in shapes)
         return 2 * GIB + 16 * self.num_classes * (examples * widest + parameters)

@@ -51,7 +51,7 @@ class Kernel(KernelModel):
     Args:
         kernel: "ntk", "nngp" or "rbf".
         depth: hidden layers of the MLP.
-        bandwidth: b of the Gaussian kernel; images are standardised, so that √d is the size of one.
+        bandwidth: b of the Gaussian kernel; images are standardised, so that their norm is about √d.
 
     Raises:
         ValueError: a depth below 1, or a bandwidth that is not positive.
@@ -106,9 +106,9 @@ class Kernel(KernelModel):
         cosine = ((x / norms[0][:, None]) @ (y / norms[1][:, None]).T).clamp_(-1, 1)
         cosine[cosine > _SAME] = 1.0
         tangent = cosine.clone()
-        for _ in range(self.depth):  # the hidden layers keep norms, and so all that changes are cosines
+        for _ in range(self.depth):  # hidden layers keep norms, so only cosines change
             angle = torch.acos(cosine)
-            share = (math.pi - angle) / math.pi  # of units that are on for both
+            share = (math.pi - angle) / math.pi  # share of units that are on for both
             cosine = (angle.sin_().div_(math.pi) + share * cosine).clamp_(-1, 1)
             tangent = cosine + tangent.mul_(share)
         # each layer adds a term as large as the kernel itself; the mean keeps its scale

@@ -17,9 +17,9 @@ from models.stackable_layers import Conv2d, Linear
 class LeNet(MupClassifier):
     """Two 5×5 convolutions, each with ReLU and 2×2 max pooling, then `depth` hidden layers and a zero readout.
 
-    LeCun et al. 1998, with padding so that small images survive. Width and depth are those of a ReLU MLP:
-    numbers of channels and of hidden units are searched, near LeNet-5's proportions, until the number of
-    parameters is that MLP's.
+    LeCun et al. 1998, with padding so that small images survive. Width and depth are those of a ReLU MLP. The numbers
+    of channels and of hidden units are searched near LeNet-5's proportions, so that the number of parameters matches
+    that MLP's.
 
     Raises:
         ValueError: width or depth below 1, an image side below 4, which cannot be pooled twice, or an MLP so small
@@ -55,12 +55,12 @@ class LeNet(MupClassifier):
 class PublishedLeNet(Classifier):
     """LeNet of the paper's code, for its reproduction: no padding, explicit sizes, a readout of zeros.
 
-    The code finds its sizes by a search over a grid; at width 128, depth 2 and 32 × 32 images they are 128 and 40
-    channels, 256 and 64 units, 411,122 parameters where the MLP has 411,146.
+    The code finds its sizes by a search over a grid. At width 128, depth 2 and 32 × 32 images they are 128 and 40
+    channels, and 256 and 64 units. This LeNet has 411,122 parameters; the MLP has 411,146.
 
     Args:
-        channels: of the two convolutions.
-        units: of the hidden layers.
+        channels: channels of the two convolutions.
+        units: units of the hidden layers.
 
     Raises:
         ValueError: images with a side below 16, or sizes below 1.

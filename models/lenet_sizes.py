@@ -35,11 +35,11 @@ def mlp_parameters(input_shape: tuple[int, int, int], num_classes: int, width: i
 
 
 def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> Sizes:
-    """Return the sizes nearest to LeNet-5's proportions whose number of parameters is nearest to the MLP's.
+    """Return sizes near LeNet-5's proportions with about as many parameters as the MLP.
 
-    For each pair of channels near 6 : 16 the number of units follows from the number of parameters; of the
-    candidates within half the tolerance, the one with units nearest to LeNet-5's 84 : 16 is taken, and where
-    there is none, the closest in number.
+    For each pair of channels near 6 : 16, the number of units follows from the number of parameters. Among candidates
+    within half the tolerance, the ratio of units to channels nearest to LeNet-5's 84 : 16 wins. If there are none, the
+    number of parameters nearest to the MLP's wins.
 
     Raises:
         ValueError: none comes within 2 %.

@@ -20,12 +20,12 @@ _GAIN: dict[str, float] = {"relu": math.sqrt(2.0), "gelu": 1.468, "swiglu": 1.26
 class MLP(MupClassifier):
     """`depth` hidden layers of `width` units and a readout that starts at zero.
 
-    SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice
-    the parameters. As its units are quadratic in their input, its scale squares from layer to layer and
-    overflows float32 at depth 8; so every layer after the first sees its input at unit root mean square.
+    SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice the parameters.
+    Its units are quadratic in their input, so their scale would square from layer to layer and overflow float32 at
+    depth 8. The input of every layer after the first is therefore scaled to unit root mean square.
 
     Args:
-        activation: "relu", "gelu" or "swiglu"; the others are those of `MupClassifier`.
+        activation: "relu", "gelu" or "swiglu"; the other arguments are those of `MupClassifier`.
     """
 
     version = 1

@@ -39,7 +39,7 @@ class Scaling:
 
 
 def scaling(role: Role, width_ratio: float) -> Scaling:
-    """Apply μP's rule for Adam: a pure function of a parameter's role and its fan-in ratio."""
+    """Return a parameter's scaling by μP's rule for Adam, from its role and fan-in ratio alone."""
     if role == "hidden":
         return Scaling(role, width_ratio, 1 / width_ratio, width_ratio**-0.5, 1.0)
     if role == "output":
@@ -56,7 +56,7 @@ def scalings(base: Shapes, wider: Shapes, target: Shapes) -> dict[str, Scaling]:
         target: shapes at the actual width.
 
     Raises:
-        ValueError: a parameter that fits no role; names it and its shapes.
+        ValueError: a parameter that fits no role; the message names it and its shapes.
     """
     if not base.keys() == wider.keys() == target.keys():
         odd = sorted(base.keys() ^ target.keys() | base.keys() ^ wider.keys())

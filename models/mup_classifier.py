@@ -19,14 +19,14 @@ class MupClassifier(Classifier):
     `readout_multiplier`.
 
     Args:
-        width: of the layers.
+        width: width of the layers.
         depth: number of layers, or of blocks per stage.
-        parametrization: under "mup" the best learning rate is that of the base width, under "standard" it is not.
+        parametrization: under "mup", the best learning rate is that of the base width; under "standard", it is not.
 
     Attributes:
         base_width, base_depth: the size at which the learning rate is tuned; nothing is scaled there.
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
-        scalings: per parameter; all factors 1 under the standard parametrisation.
+        scalings: scaling of each parameter; all factors are 1 under the standard parametrisation.
         title: name of the architecture in messages.
         smallest_side: smallest side of an image; None where vectors are accepted.
 
@@ -72,7 +72,7 @@ class MupClassifier(Classifier):
 
     @abstractmethod
     def layers(self, width: int) -> dict[str, nn.Module]:
-        """Return its modules by name at a width, for its `input_shape`, `num_classes` and `depth`."""
+        """Return the modules by name at a width, for the model's `input_shape`, `num_classes` and `depth`."""
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw weights N(0, gain² / fan_in), and a readout of zeros."""

@@ -1,4 +1,4 @@
-"""Logistic regression on monomials of pixels: fails once class moments of its degree and below are equal."""
+"""Logistic regression on monomials of pixels, which fails once class moments up to its degree are equal."""
 
 import functools
 import math
@@ -19,8 +19,8 @@ class PolynomialClassifier(Classifier):
 
     Args:
         degree: highest degree; 1 is logistic regression on pixels.
-        sketch: most dimensions whose products are formed; None for all. Degree p has, in s dimensions,
-            (s + p)! / (s! p!) - 1 monomials.
+        sketch: maximum number of dimensions whose products are formed; None for all. In s dimensions there are
+            (s + p)! / (s! p!) - 1 monomials of degrees 1 to p.
 
     Raises:
         ValueError: a degree or a sketch below 1.

@@ -18,9 +18,9 @@ class ResNet(MupClassifier):
 
     He et al. 2016, "Deep residual learning for image recognition", section 4.2: w, 2w and 4w channels (w = `width`, 16
     in the paper), two 3×3 convolutions per block, the sides halved where channels double, shortcuts without parameters:
-    6 `depth` + 2 layers, 20 of them at depth 3. Where the paper normalises over the batch, each image is normalised by
-    itself, in 8 groups of channels (Wu & He 2018, "Group normalization"): outputs are of one example each, so that they
-    have gradients of their own, and members of a stack do not mix. Convolutions have biases here. Vectors are refused.
+    6 `depth` + 2 layers, 20 of them at depth 3. The paper normalises over the batch. Here each image is normalised by
+    itself, in 8 groups of channels (Wu & He 2018, "Group normalization"). Each output thus depends on one example and
+    has its own gradient, and members of a stack do not mix. Convolutions have biases here. Vectors are refused.
 
     Raises:
         ValueError: a width that is no multiple of 8, a depth below 1, an image side below 4.
@@ -72,7 +72,7 @@ class Normalised(nn.Module):
 
 
 class Block(nn.Module):
-    """relu(x + f(x)), f two normalised convolutions; where channels double, every second pixel of x, with zeros."""
+    """relu(x + f(x)) with f two normalised convolutions; where channels double, x is subsampled and zero-padded."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()

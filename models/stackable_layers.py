@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 @torch.no_grad()
 def draw_normal_(parameter: Tensor, std: float, generator: torch.Generator) -> None:
-    """Fill with N(0, std²), drawn on the generator's device: the values do not depend on the parameter's device."""
+    """Fill with draws from N(0, std²), made on the generator's device so that all devices get the same values."""
     draws = torch.empty(parameter.shape, dtype=parameter.dtype, device=generator.device)
     parameter.copy_(draws.normal_(std=std, generator=generator))
 
@@ -31,7 +31,7 @@ class Linear(nn.Module):
             return F.linear(x, self.weight, self.bias)
         if x.ndim == 2:  # one batch shared by all members
             return x @ self.weight.mT + self.bias.unsqueeze(-2)
-        # W xᵀ rather than x Wᵀ: W's gradient then comes contiguous, and needs no copy before the optimiser's
+        # W xᵀ rather than x Wᵀ: W's gradient is then contiguous, and needs no copy before the optimiser's step
         return torch.baddbmm(self.bias.unsqueeze(-1), self.weight, x.mT).mT
 
 
@@ -61,7 +61,7 @@ class Conv2d(nn.Module):
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map images [B, in, H, W] to [B, out, h, w]; a stack maps [S, B, in, H, W] or these to [S, B, out, h, w]."""
+        """Map images [B, in, H, W] to [B, out, h, w]; a stack maps these or [S, B, in, H, W] to [S, B, out, h, w]."""
         if self.weight.ndim == 4:
             return self._convolve(x, self.weight, self.bias)
         members = len(self.weight)

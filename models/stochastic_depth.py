@@ -27,7 +27,7 @@ class StochasticDepth(nn.Module):
 
 
 def replace_drop_path(network: nn.Module) -> None:
-    """Replace each of timm's `DropPath`, which draw from the global generator, by a `StochasticDepth`."""
+    """Replace each `DropPath` of timm, which draws from the global generator, by a `StochasticDepth`."""
     from timm.layers.drop import DropPath  # seconds to import, and every model imports this module
 
     for module in list(network.modules()):

@@ -73,9 +73,9 @@ class SwinV2(TimmClassifier):
 class FusedWindowAttention(WindowAttention):
     """Cosine attention by `scaled_dot_product_attention`, without dropout.
 
-    The similarity of q and k is the product of q / |q| times the logit scale and k / |k|; the position bias and the
-    mask of shifted windows are one additive mask. Fused kernels want heads of a multiple of 8 channels, so zeros fill
-    them up.
+    The similarity of q and k is the inner product of q / |q| and k / |k|, times the logit scale. The position bias and
+    the mask of shifted windows are added to it as one mask. Fused kernels want heads of a multiple of 8 channels, so
+    zeros fill them up.
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -83,7 +83,7 @@ class FusedWindowAttention(WindowAttention):
 
         Args:
             x: tokens [images · windows, N, C].
-            mask: of shifted windows, [windows, N, N].
+            mask: mask of shifted windows, [windows, N, N].
         """
         batch, n, channels = x.shape
         assert self.q_bias is not None

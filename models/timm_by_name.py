@@ -87,7 +87,7 @@ class TimmByName(Classifier):
         said = ""
         if self.mixes_examples:
             for norm in norms:
-                norm.running_mean = norm.running_var = None  # without any, the batch's are used
+                norm.running_mean = norm.running_var = None  # without running averages, the batch's statistics are used
             said = "%s with model.batch_norm=batch: predictions depend on the batch (train.eval_batch_size)"
         elif norms and not stored:
             said = "%s starts from random weights: frozen batch norm normalises nothing (or set model.batch_norm=batch)"

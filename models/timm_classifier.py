@@ -20,13 +20,13 @@ _STD = 0.02  # timm's for nearly every weight, whatever its fan-in
 class TimmClassifier(MupClassifier):
     """A timm network without its head, then a readout that starts at zero.
 
-    Weights of linear and convolutional layers are normal, at base width with timm's standard deviations and
-    elsewhere ∝ fan_in^-½; their biases start at zero and everything else at timm's constants.
+    Weights of linear and convolutional layers are normal. Their standard deviations are timm's at base width, and
+    ∝ fan_in^-½ at other widths. Their biases start at zero, and all other parameters at timm's constants.
 
     Args:
         width: channels of the first stage.
         depth: blocks in the first stage.
-        drop_path: stochastic depth, the last block's rate; rates rise linearly from zero.
+        drop_path: rate of stochastic depth in the last block; rates rise linearly from zero.
 
     Raises:
         ValueError: an option out of range, or an image too small.
@@ -66,7 +66,7 @@ class TimmClassifier(MupClassifier):
 
     @property
     def blocks(self) -> tuple[int, int, int, int]:
-        """The blocks of each stage."""
+        """Number of blocks of each stage."""
         return self.depth, self.depth, 3 * self.depth, self.depth
 
     @abstractmethod
@@ -76,10 +76,10 @@ class TimmClassifier(MupClassifier):
     @staticmethod
     @abstractmethod
     def side_at(side: int, stage: int) -> int:
-        """Return the points along a side of the image in stage 0, 1, 2 or 3."""
+        """Return the number of points along a side of the image in stage 0, 1, 2 or 3."""
 
     def layers(self, width: int) -> dict[str, nn.Module]:
-        with torch.random.fork_rng(devices=[]):  # timm's draws are drawn again, and must not disturb other generators
+        with torch.random.fork_rng(devices=[]):  # timm's draws are replaced later and must not disturb other generators
             network = self.build(width)
         replace_drop_path(network)
         return {"network": network, "readout": Linear(8 * width, self.num_classes)}

@@ -1,4 +1,4 @@
-"""Per-example information on the linearised network (Harutyunyan et al. 2021), and what it is compared with."""
+"""Information of single examples by the linearised network (Harutyunyan et al. 2021), and reference methods."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["unique_information"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch and the function when it is asked for: `python -m sample_info --help` needs neither."""
+    """Import torch and the function on first use: `python -m sample_info --help` needs neither."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from erasure.checkout import require_own_packages

@@ -1,4 +1,4 @@
-"""python -m sample_info: how much each training example tells a network that the others do not."""
+"""python -m sample_info: the information that each training example gives a network beyond the others."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before a conf.py, train.py or models/ in the current folder
 
 from harness.command import Command, main
 

@@ -15,7 +15,8 @@ Trained = Callable[[Tensor], Tensor]  # inputs [n, ...] to outputs [n, k]
 def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = _BATCH) -> Tensor:
     """Return x + ε sign(∂ℓ/∂x), ℓ = ½‖f(x) - y‖², clamped to the range of `x`.
 
-    Goodfellow et al. 2015. Inputs x are [n, ...], targets y [n, k], ε on the scale of x (the paper: 0.01).
+    See Goodfellow et al. 2015. Inputs x are [n, ...], targets y are [n, k], and ε is on the scale of x (the paper:
+    0.01).
     """
     low, high = float(x.min()), float(x.max())
     parts = []
@@ -34,13 +35,13 @@ def adversaries(network: Trained, x: Tensor, y: Tensor, data: DataSettings) -> t
         network: the trained network.
         x: inputs, [n, ...].
         y: targets, [n, k].
-        data: the fraction `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed of the sample.
+        data: options: the fraction `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed of the sample.
 
     Returns:
-        the inputs, [n, ...], and the mask of replaced ones, [n].
+        the inputs, [n, ...], and the mask of replaced inputs, [n].
 
     Raises:
-        ValueError: fewer inputs fool the network at this ε.
+        ValueError: too few adversarial inputs fool the network at this ε.
     """
     count, epsilon = round(data.adversarial * len(x)), data.epsilon
     moved = fast_gradient_sign(network, x, y, epsilon=epsilon)

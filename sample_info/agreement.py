@@ -20,7 +20,7 @@ def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
 
 
 def with_references(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
-    """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
+    """Compare our scores with each reference, and the other references with retraining, by name."""
     agreements = {name: agreement(ours, reference) for name, reference in references.items()}
     if (truth := references.get("retraining")) is not None:
         others = {name: reference for name, reference in references.items() if name != "retraining"}
@@ -29,7 +29,7 @@ def with_references(ours: Changes, references: Mapping[str, Changes]) -> dict[st
 
 
 def _correlation(a: Tensor, b: Tensor) -> Correlation:
-    """Correlate a and b; add median, least and largest of a / b where b > 0, as few values dominate a correlation."""
+    """Correlate a and b; add median, smallest and largest a / b for b > 0, as few values dominate a correlation."""
     ratios = a[b > 0] / b[b > 0]
     ratio = None
     if len(ratios):
@@ -38,19 +38,19 @@ def _correlation(a: Tensor, b: Tensor) -> Correlation:
 
 
 def pearson(a: Tensor, b: Tensor) -> float | None:
-    """Linear correlation of two [n]; None if one of them is constant, or n < 2."""
+    """Return Pearson's correlation of a and b, [n]; None if one of them is constant, or n < 2."""
     if len(a) < 2 or not (float(a.std()) > 0 and float(b.std()) > 0):
         return None
     return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
 
 
 def spearman(a: Tensor, b: Tensor) -> float | None:
-    """Rank correlation of two [n]."""
+    """Return Spearman's rank correlation of a and b, [n]."""
     return pearson(ranks(a), ranks(b))
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float | None:
-    """Probability that a positive example [n, bool] scores above another; None if all or none are positive."""
+    """Return the probability that a positive example scores above a negative one; None if all or none are positive."""
     p = int(positive.sum())
     if p in (0, len(scores)):
         return None
@@ -58,7 +58,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def ranks(values: Tensor) -> Tensor:
-    """Return ranks of values [n], or of every column [n, q], from 1 on; ties get their mean rank."""
-    from scipy.stats import rankdata  # lazy: launches of finished runs start fast
+    """Return ranks, starting at 1, of values [n] or of each column [n, q]; ties get their mean rank."""
+    from scipy.stats import rankdata  # imported here so that launches of finished runs start fast
 
     return torch.from_numpy(rankdata(values.numpy(), axis=0))

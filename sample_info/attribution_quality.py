@@ -1,7 +1,7 @@
-"""Evaluation of attribution methods against retraining without random halves, and without single examples.
+"""Evaluation of attribution methods by retraining without random halves and without single examples.
 
-The linear datamodeling score (Park et al. 2023) is the rank correlation, over random halves, of a held-out output
-after retraining with the sum of a method's effects of the examples left out.
+The linear datamodeling score (Park et al. 2023) is a rank correlation over random halves. It correlates a held-out
+output after retraining with the sum of a method's effects of the examples left out.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def attributions(
 
 
 def evaluate(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
-    """Evaluate effects against retraining: `truth` without `sets`, `single` without one example; see `attributions`."""
+    """Compare effects with retraining, where `truth` is without `sets` and `single` is without single examples."""
     outputs = effects.outputs.cpu()
     return Attribution(
         datamodeling=datamodeling_score(added_up(outputs, sets), truth),
@@ -67,19 +67,19 @@ def evaluate(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | Non
 
 
 def added_up(outputs: Tensor, sets: Tensor) -> Tensor:
-    """Return the summed effects [n, m, k] of each of `sets` [S, s], [S, m, k]."""
+    """Return the sums of effects `outputs` [n, m, k] over the examples of each of `sets` [S, s], as [S, m, k]."""
     members = torch.zeros(len(sets), len(outputs), dtype=outputs.dtype).scatter_(1, sets, 1)
     return (members @ outputs.flatten(1)).view(-1, *outputs.shape[1:])
 
 
 def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
-    """Spearman's correlation of two methods' outputs [S, m, k] over S sets, mean over the m held-out inputs.
+    """Return Spearman's correlation of two methods' outputs [S, m, k] over S sets, averaged over the m held-out inputs.
 
-    The 95 % interval is a bootstrap over both sets and inputs, which is conservative (Owen 2007); ranks are among all
-    sets.
+    The 95 % interval is a bootstrap over both sets and inputs, which is conservative (Owen 2007). Ranks are computed
+    once, over all sets.
     """
     ranked = (ranks(part.flatten(1)) for part in (predicted, truth))
-    a, b = ((one - one.mean(0)) / len(one) for one in ranked)  # from -1/2 to 1/2, 0 for ties of all
+    a, b = ((one - one.mean(0)) / len(one) for one in ranked)  # from -1/2 to 1/2; 0 if all are tied
     s, (_, m, k) = len(a), truth.shape
     generator = torch.Generator().manual_seed(0)
 
@@ -90,7 +90,7 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
         return shares.scatter_add_(1, draws, torch.full_like(shares, 1.0 / size))
 
     def means(shares: Tensor) -> Tensor:
-        """Correlations under weights [b, S] of the sets, [b, m]."""
+        """Return correlations [b, m] under weights [b, S] of the sets."""
         centre_a, centre_b = shares @ a, shares @ b
         spread = (shares @ a.square() - centre_a.square()) * (shares @ b.square() - centre_b.square())
         correlations = (shares @ (a * b) - centre_a * centre_b) / spread.clamp(min=1e-30).sqrt()
@@ -103,9 +103,9 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
 
 
 def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
-    """Pearson's correlation of effects [n, m, k] with `truth`, NaN for examples not left out; mean over inputs.
+    """Return Pearson's correlation of effects [n, m, k] with `truth` over examples, averaged over inputs.
 
-    None where nothing varies.
+    `truth` is NaN for examples that were not left out. Returns None if nothing varies.
     """
     alone = known(truth)
     columns = zip(effects[alone].flatten(1).T, truth[alone].flatten(1).T, strict=True)
@@ -114,5 +114,5 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 
 
 def known(truth: Tensor) -> Tensor:
-    """Return a mask [n], true where an example was left out; truth [n, m, k] is NaN elsewhere."""
+    """Return the mask [n] of examples that were left out; `truth` [n, m, k] is NaN for the others."""
     return ~truth[:, 0, 0].isnan()

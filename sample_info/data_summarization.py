@@ -1,6 +1,6 @@
-"""Dataset summaries: accuracy after training on only the most, or the least, informative examples.
+"""Dataset summaries: accuracy after training on only the most or the least informative examples.
 
-Examples are dropped in several orders: Harutyunyan et al. 2021, figures 2(c) and 7(b).
+Examples are dropped in several orders, as in Harutyunyan et al. 2021, figures 2(c) and 7(b).
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +21,11 @@ from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
 
-_DRAWS = 5  # of the random order, for each seed
+_DRAWS = 5  # number of random orders for each seed
 
 
 class Curve(NamedTuple):
-    """One seed's summaries in one order (or one random order): an entry for every fraction removed."""
+    """One seed's summaries in one order (or one random order), with one entry per fraction removed."""
 
     accuracy: list[float]  # on held-out examples
     classes_left: list[int]  # classes with at least one example
@@ -49,11 +49,11 @@ def bottom(scores: Tensor) -> Tensor:
 def bottom_iterative(
     score: Callable[[Tensor], Tensor], n: int, *, fraction: float = 0.05, until: float = 1.0
 ) -> Tensor:
-    """Return positions from least to most informative, with new scores as examples are dropped.
+    """Return positions from least to most informative, recomputing scores as examples are dropped.
 
-    Dropping one of two equal examples makes the other informative. `score` maps the positions [m] of a training
-    set to its scores [m]; `fraction` of the n examples is dropped between two computations (the paper: 5 %). Examples
-    beyond the fraction `until` follow by position, without new scores.
+    Scores change because dropping one of two equal examples makes the other informative. `score` maps the positions
+    [m] of a training set to its scores [m]. Between two computations, `fraction` of the n examples is dropped (the
+    paper: 5 %). After the fraction `until` has been dropped, the other examples follow by position.
     """
     at_once = max(1, round(fraction * n))
     left, dropped = torch.arange(n), []
@@ -65,14 +65,14 @@ def bottom_iterative(
 
 
 def remaining(order: Tensor, removed: float) -> Tensor:
-    """Return the mask [n] of examples that are left after dropping a fraction `removed` in this order."""
+    """Return the mask [n] of the examples that remain after a fraction `removed` is dropped in this order."""
     left = torch.ones(len(order), dtype=torch.bool)
     left[order[: round(removed * len(order))]] = False
     return left
 
 
 def require_possible(examples: Examples) -> None:
-    """Refuse summaries that these examples or this network do not allow, before anything is computed.
+    """Refuse summaries that are impossible for these examples or this network, before anything is computed.
 
     Raises:
         ValueError: too few examples would remain, or the network mixes examples.
@@ -89,12 +89,12 @@ def require_possible(examples: Examples) -> None:
 def try_summaries(
     examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show
 ) -> dict[str, list[Curve]]:
-    """Drop examples in every requested order of F-SI `scores` [n]; measure accuracy on the rest, by order.
+    """Drop examples in every requested order of F-SI `scores` [n]; return accuracies after training on the rest.
 
     Every fraction is a step of the run.
 
     Raises:
-        ValueError: a training that diverges on what is left.
+        ValueError: a training on the remaining examples diverges.
     """
     if not examples.settings.summaries.orders:
         return {}
@@ -116,7 +116,7 @@ def try_summaries(
 
 
 def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run) -> list[tuple[str, Tensor]]:
-    """Return names and orders [n]; the random order once per draw."""
+    """Return pairs of name and order [n], with a pair for each draw of the random order."""
     options, n, seed = examples.settings.summaries, len(scores), linearized.problem.seed
 
     def score(left: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
 def _accuracies(
     examples: Examples, trained: TrainingProblem, linearized: LinearizedNetwork, left: Tensor, run: Run, show: Show
 ) -> list[float]:
-    """Return held-out accuracies after training on each part of the examples [S, n]; equal parts train once."""
+    """Return held-out accuracies after training on the examples of each mask `left` [S, n]; equal masks train once."""
     parts, which = left.unique(dim=0, return_inverse=True)
 
     def measure() -> list[float]:
@@ -165,7 +165,7 @@ def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Add to the message of a `ValueError` where it was raised."""
+    """Prefix the message of a `ValueError` with the place where it was raised."""
     try:
         yield
     except ValueError as error:

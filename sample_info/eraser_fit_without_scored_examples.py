@@ -1,7 +1,7 @@
-"""Erasers fitted without the scored examples: an eraser that has seen an example leaks it to a training without it.
+"""Erasers fitted without the scored examples, as an eraser fitted on an example leaks it to a training without it.
 
-QLEACE makes the class moments of its fitting data exactly equal. Without one example, the moments of its class are
-shifted away from it, and a network trained on the rest assigns it to another class.
+QLEACE makes the class moments of its fitting data exactly equal. If an example is then left out, the moments of its
+class shift away from it, and a network trained on the rest assigns it to another class.
 """
 
 import logging
@@ -20,12 +20,12 @@ from harness.experiment import Experiment, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]
 
-_REFITS = 1e9  # largest n d³ for which refitting without each of n examples of dimension d takes minutes
+_REFITS = 1e9  # largest n d³ for which n refits in dimension d take only minutes
 
 
 @dataclass(frozen=True)
 class Refitting:
-    """The eraser, fitted again without each of the examples at positions `scored` [n] of the training split."""
+    """Refits of the eraser without each of the examples at positions `scored` [n] in the training split."""
 
     experiment: Experiment
     scored: Tensor
@@ -38,7 +38,7 @@ class Refitting:
         return splits["train"], splits["test"][self.held_out]
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
-        """Return scored and held-out examples, erased by an eraser fitted on the training split without example i."""
+        """Return scored and held-out examples, erased by an eraser fitted without scored example number i."""
         (train, held_out), target = self._plain, Target(self.experiment.config.eraser, Eraser)
         scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
@@ -55,15 +55,15 @@ class Refitting:
 def resolved(
     wanted: Literal["auto"] | EraserFit, eraser: type[Eraser], labels: Tensor, scored: Tensor, d: int, *, refits: bool
 ) -> EraserFit | None:
-    """Return how the eraser is fitted; None for the control.
+    """Return the data on which the eraser is fitted; None for the control.
 
-    "auto" fits on unscored training examples if each class has as many unscored examples as scored ones. It refits
-    without each example if that takes minutes, and else fits on all. `labels` [N] are those of the training split,
-    `scored` [n] positions in it, d the dimension of an example; `refits` says whether everything else that is computed
-    allows a kernel per example.
+    "auto" is "disjoint" (fitted on unscored training examples) if each class has at least as many unscored as scored
+    examples. Otherwise it is "refit" (fitted without each example) if that takes only minutes, and else "scored"
+    (fitted on all). `labels` [N] are the labels of the training split, `scored` [n] positions in it, and d the
+    dimension of an example. `refits` tells whether all other computations allow a kernel per example.
 
     Raises:
-        ValueError: too few examples to fit on, or an eraser that cannot be refitted.
+        ValueError: there are too few examples to fit on, or the eraser cannot be refitted.
     """
     if issubclass(eraser, IdentityEraser):
         return None

@@ -1,7 +1,7 @@
-"""Error estimates of single scores without retraining: each score is compared with a more faithful one.
+"""Error estimates of single scores without retraining, by comparison with more faithful scores.
 
-The plain score linearises at w_0, the other one along the path of one training (`linearized.trained_path`). Where the
-two agree, linearisation holds for this example.
+The plain score linearises at w_0, the more faithful score along the path of one training (`linearized.trained_path`).
+If the two agree, linearisation holds for this example.
 """
 
 import math
@@ -16,24 +16,24 @@ from sample_info.result import ErrorEstimate
 
 TRAINED_PATH = "trained path"  # name of the second method among references
 _FACTOR = 2.0
-_SHARE = 0.5  # of the median difference: best of 1, ½, ¼ and 0 on four runs (docs/sample_info.md)
+_SHARE = 0.5  # share of the median difference: the best of 1, ½, ¼ and 0 on four runs (docs/sample_info.md)
 
 
 @dataclass(frozen=True)
 class EstimatedErrors:
     """One seed's weight or prediction changes by several methods, [n] each."""
 
-    score: Tensor  # of the network linearised at w_0
-    along_path: Tensor  # of the linearisation along the trained path
-    truth: Tensor | None = None  # by retraining, NaN for examples that it did not leave out
+    score: Tensor  # changes of the network linearised at w_0
+    along_path: Tensor  # changes by linearisation along the trained path
+    truth: Tensor | None = None  # changes by retraining, NaN for examples that were not left out
 
     @cached_property
     def factor(self) -> Tensor:
-        """Factor by which a score may be wrong, either way, [n] from 1 on.
+        """Factor, 1 or more, by which each score may be too large or too small, [n].
 
-        The ratio of the larger to the smaller score, widened by a typical error of the smaller change √score, as two
-        methods may agree by chance: half the median difference of the methods' changes. Infinite where one score is
-        zero.
+        The factor is the ratio of the larger to the smaller score. It is widened by a typical error, as two methods may
+        agree by chance: the smaller change √score may be wrong by half the median difference of the methods' changes.
+        The factor is infinite if one score is zero.
         """
         small = torch.minimum(self.score, self.along_path).sqrt()
         large = torch.maximum(self.score, self.along_path).sqrt()
@@ -65,5 +65,5 @@ class EstimatedErrors:
 
 
 def _factor(a: Tensor, b: Tensor) -> Tensor:
-    """Return the ratio of the larger to the smaller: 1 where both are zero, infinite where one of them is."""
+    """Return the ratio of the larger to the smaller value: 1 if both are zero, infinite if one of them is."""
     return torch.where(a == b, 1.0, torch.maximum(a, b) / torch.minimum(a, b))

@@ -30,7 +30,7 @@ class GradientDescent:
     vectorised by `torch.func.vmap`.
 
     Raises:
-        ValueError: targets that are not [n, k], or a number out of range.
+        ValueError: the targets are not [n, k], or a number is out of range.
     """
 
     network: Network  # f(w, x), to [n, k]
@@ -59,7 +59,7 @@ class GradientDescent:
         """Return the training of a classifier, from weights `initial`.
 
         Raises:
-            ValueError: an example's outputs depend on the others of its batch.
+            ValueError: an example's outputs depend on the other examples of its batch.
         """
         if model.mixes_examples:
             raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
@@ -143,10 +143,10 @@ class GradientDescent:
         return sum(saved) + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
 
     def members_at_once(self, memory_bytes: int) -> int:
-        """Return how many members fit into memory, and on the CPU into its caches.
+        """Return the number of members that fit into memory and, on the CPU, into its caches.
 
         Raises:
-            ValueError: memory for less than one.
+            ValueError: not even one member fits into memory.
         """
         each = self.bytes_per_member()
         if each > memory_bytes:

@@ -1,4 +1,4 @@
-"""Files of the effects of every scored example on every held-out one: `sample_info.pairwise=true`."""
+"""Files with the effect of every scored example on every held-out example: `sample_info.pairwise=true`."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from erasure.store.regular_files import regular
 def save_pairwise(directory: Path, seed: int, outputs: Tensor, loss: Tensor) -> None:
     """Write `outputs` f(x) - f_-i(x) [n, m, k] and `loss` [n, m] to pairwise-SEED.safetensors.
 
-    The file holds them as [m, n, k] and [m, n].
+    The file stores them as [m, n, k] and [m, n].
     """
     save_tensors(_path(directory, seed), {"outputs": outputs.transpose(0, 1), "loss": loss.T}, {"seed": seed})
 

@@ -1,8 +1,8 @@
-"""Methods that scores are compared with: `sample_info.references`.
+"""Reference methods for scores: `sample_info.references`.
 
 They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps.
-Influence functions predict the effect of leaving out an example to first order in its weight: Cook 1977; Koh & Liang
-2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
+Influence functions predict the effect of leaving out an example to first order in its weight (Cook 1977; Koh & Liang
+2017, equation 1). They are the baseline of Harutyunyan et al. 2021, table 1.
 """
 
 import functools
@@ -22,7 +22,7 @@ from sample_info.training_problem import EXACT_KERNEL, TrainingProblem
 
 
 def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
-    """Compute the effects of all examples by the requested methods, by name; NaN where a method does not give them.
+    """Compute the effects of all examples by the requested methods, by name; NaN for effects that a method lacks.
 
     Retraining leaves out a seeded sample of the examples.
     """
@@ -40,7 +40,7 @@ def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Ru
             chosen = torch.randperm(n, generator=generator)[: settings.examples].sort().values
             effects["retraining"] = trained_without(problem, chosen[:, None], "retrained", run).among(n, chosen)
         elif method == "influence":
-            for damping in settings.influence_damping:  # of the mean loss
+            for damping in settings.influence_damping:  # damping of the mean loss
                 of_sum = n * damping + problem.descent.weight_decay
                 effects[f"influence {damping:g}"] = influence(*at_the_end(), of_sum)
         elif method == "cosine":
@@ -49,15 +49,15 @@ def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Ru
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
-    """Predict effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
+    """Predict effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², with the Jacobian J at w.
 
-    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹: one factorisation serves every
-    example. The formula assumes that w is a minimum; before convergence it differs from retraining. Kernels and
-    residual f_w(X) - Y, [n, k], are those at w; the damping is added to the curvature of the summed loss, and includes
+    By (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, the Gauss-Newton inverse acts through the kernel, and one factorisation serves
+    every example. The formula assumes that w is a minimum; before convergence it differs from retraining. Kernels and
+    residual f_w(X) - Y, [n, k], are taken at w. The damping is added to the curvature of the summed loss, and includes
     weight decay.
 
     Raises:
-        ValueError: no damping, and a singular kernel.
+        ValueError: the kernel is singular, and there is no damping.
     """
     n, k = residual.shape
     columns = inverse(kernels.train, damping).view(n * k, n, k)
@@ -68,8 +68,8 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
 def cosine(kernels: Kernels, residual: Tensor) -> Effects:
     """Return the change of held-out outputs by a step of length 1 along -∇ ½‖f_w(x_i) - y_i‖² (Charpiat et al. 2019).
 
-    This is the cosine of the gradients up to the length of the held-out output's gradient, which does not change ranks
-    over trainings. Weight changes are NaN.
+    It equals the cosine of the gradients times the length of the held-out output's gradient, which does not affect
+    ranks over trainings. Weight changes are NaN.
     """
     n, k = residual.shape
     blocks = kernels.train.view(n, k, n, k).diagonal(dim1=0, dim2=2)  # [k, k, n]

@@ -1,4 +1,4 @@
-"""The result of `python -m sample_info`, as result.json holds it."""
+"""The result of `python -m sample_info` in result.json."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}  # dis
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSummary(Part):
-    """One seed's scores of one kind; examples by their position in the dataset, classes in their order."""
+    """A summary of one seed's scores of one kind; examples are given by their positions in the dataset."""
 
     mean_nats: Number
     mean_bits: Number
     median_nats: Number
     largest_nats: Number
-    share_of_top_tenth: Number | None  # None where all are zero
+    share_of_top_tenth: Number | None  # None if all scores are zero
     mean_nats_by_class: list[Number | None]  # None where no example of the class is scored
     most_informative: list[Whole]
     least_informative: list[Whole]
@@ -35,7 +35,7 @@ class Ratio(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Part):
-    """Pearson's and rank correlation of two estimates of the same changes; None if one does not vary."""
+    """Pearson's and Spearman's correlation of two estimates of the same changes; None if one does not vary."""
 
     pearson: Number | None
     spearman: Number | None
@@ -66,8 +66,8 @@ class Attribution(Part):
 
     Attributes:
         datamodeling: Spearman's correlation over trainings on random halves.
-        leave_one_out: Pearson's correlation over examples that were left out one by one; None if none were.
-        auroc: AUROC of mean squared effects for wrong labels; None if there are none.
+        leave_one_out: Pearson's correlation over examples that were left out one by one; None if there are none.
+        auroc: AUROC of mean squared effects for detecting wrong labels; None if there are no wrong labels.
     """
 
     datamodeling: Interval
@@ -81,11 +81,11 @@ class ErrorEstimate(Part):
 
     Attributes:
         believable: number of scores that the estimate puts within a factor of two of the truth.
-        retrained: number of examples that retraining left out. The fields below are about their scores alone.
+        retrained: number of examples that retraining left out; the fields below are only about their scores.
         spearman: Spearman's correlation of the estimate with the true error.
         believed: number of scores that the estimate puts within the factor.
-        rightly_believed: number of those that are within it.
-        rightly_doubted: number of the others that are not.
+        rightly_believed: number of believed scores that are within the factor.
+        rightly_doubted: number of other scores that are not within the factor.
     """
 
     believable: Whole
@@ -98,7 +98,7 @@ class ErrorEstimate(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
-    """Accuracy of the linearised network, an entry per seed; `left_out` on training examples, trained without each."""
+    """Accuracy of the linearised network, by seed; `left_out_accuracy` is on each training example without it."""
 
     train_accuracy: list[Share]
     test_accuracy: list[Share]
@@ -107,7 +107,7 @@ class LinearizedAccuracy(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Part):
-    """A subgroup: its size, and for each seed its mean F-SI and the AUROC of F-SI and SI against the others."""
+    """A subgroup: its size and, by seed, its mean F-SI and the AUROC of F-SI and SI against other examples."""
 
     examples: Whole
     mean_nats: list[Number]
@@ -137,7 +137,7 @@ class SummaryCurves(Part):
         """Check that every order has `seeds` curves with a number for each fraction.
 
         Raises:
-            ValueError: names the order that lacks one.
+            ValueError: a curve is incomplete; the message names its order.
         """
         fractions = len(self.removed)
         if {*self.accuracy} != {*self.classes_left}:
@@ -192,7 +192,7 @@ class InformationResult(Result):
         }
         columns |= {
             "f_si_nats_median": [one.median_nats for one in f_si],
-            "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],  # of scores that are all zero
+            "share_of_top_tenth": [one.share_of_top_tenth or 0.0 for one in f_si],  # 0 if all scores are zero
             "largest_over_median": [one.largest_nats / one.median_nats if one.median_nats else None for one in f_si],
             "accuracy": self.network.test_accuracy,
         }

@@ -1,7 +1,7 @@
-"""The network retrained without some examples, many trainings at once, stored as they finish: the ground truth.
+"""Retraining of the network without some examples, the ground truth; many trainings run at once.
 
-Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
-summaries: `sample_info.data_summarization`.
+Retraining without single examples is the "brute force" of Harutyunyan et al. 2021, table 1. Retraining on random halves
+follows Park et al. 2023 (TRAK). `sample_info.data_summarization` retrains on summaries.
 """
 
 import functools
@@ -84,11 +84,11 @@ def train_on_each(
 ) -> Tensor:
     """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
-    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] is true for the examples that a
-    subset keeps; all subsets have one size.
+    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] is true for the examples in a
+    subset; all subsets have the same size.
 
     Raises:
-        ValueError: less memory than one training needs, or a learning rate that is too large.
+        ValueError: there is not enough memory for one training, or the learning rate is too large.
     """
     assert len(left.sum(1).unique()) == 1, "subsets of different sizes"
     parts = positions(left)
@@ -106,7 +106,7 @@ def train_on_each(
 
 
 def positions(mask: Tensor) -> Tensor:
-    """Return the positions [b, m] of the nonzero entries of `mask` [b, n], as many in every row."""
+    """Return the positions [b, m] of the nonzero entries of `mask` [b, n], which has m of them in every row."""
     return mask.nonzero()[:, 1].view(len(mask), -1)
 
 

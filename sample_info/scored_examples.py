@@ -33,7 +33,7 @@ class Examples(Prepared[SampleInfoConfig]):
     """The erased examples of an experiment, on the device."""
 
     index: Tensor  # position of each training example in the dataset, [n]
-    names: list[str]  # of their files or rows, n
+    names: list[str]  # names of the examples' files or rows, n
     labels: Tensor  # true labels in 0..k-1, [n]
     train_labels: Tensor  # labels after label noise, [n]
     groups: Subgroups
@@ -50,7 +50,7 @@ class Examples(Prepared[SampleInfoConfig]):
 
     @property
     def num_outputs(self) -> int:
-        """One for two classes, else one per class."""
+        """The number of outputs: one for two classes, else one per class."""
         return outputs_for(len(self.dataset.class_names))
 
     @property
@@ -68,7 +68,7 @@ class Examples(Prepared[SampleInfoConfig]):
 
     @property
     def wrong(self) -> Tensor | None:
-        """Mask of wrong labels, [n]; None if all are right."""
+        """Mask of wrong labels, [n]; None if all labels are right."""
         wrong = self.train_labels != self.labels
         return wrong if bool(wrong.any()) else None
 
@@ -114,7 +114,7 @@ class Examples(Prepared[SampleInfoConfig]):
         )
 
     def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:
-        """Return the problem on data whose eraser was fitted without example i."""
+        """Return the problem with data from an eraser that was fitted without example i."""
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
         return replace(problem, x=x, held_out=held_out)
@@ -130,7 +130,7 @@ def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
     index, labels = numbered["train"].images, numbered["train"].labels
     groups = subgroups_of(experiment.source, whole, index)
     available = capped(groups, settings.data.caps, seed)
-    strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
+    strata = groups.of * (int(labels.max()) + 1) + labels  # samples classes and groups in proportion
     chosen = available[_sample(strata[available], settings.examples, seed)]
     if len(chosen) < settings.examples:
         log.info(
@@ -179,7 +179,7 @@ def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
 
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
-    """Replace some inputs by adversarial ones; return the inputs and the mask."""
+    """Replace some inputs by adversarial ones; return all inputs and the mask of replaced ones."""
     data, problem = examples.settings.data, examples.problem(examples.experiment.config.seeds[0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
     weights = training.trained()
@@ -194,9 +194,9 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
 
 
 def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Flip a fraction of the labels; return labels [n] and the mask of wrong ones [n].
+    """Flip a fraction of the labels; return labels [n] and the mask of wrong labels [n].
 
-    Exactly round(fraction · n) random examples get one of the other classes, uniformly.
+    Exactly round(fraction · n) random examples get one of the other classes, drawn uniformly.
     """
     assert 0 <= fraction <= 1 < num_classes, "settings refuse it"
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Scores of single examples: how much each tells a network that the others do not (Harutyunyan et al. 2021).
+"""Scores of single examples: the information that each gives a network beyond the others (Harutyunyan et al. 2021).
 
 `unique_information` scores the examples of any network in Python. It and `python -m sample_info`
 (`sample_info.scores_run`) both call `score_examples`.
@@ -42,11 +42,11 @@ from train.examples_in_memory import (
     unlabelled_examples,
 )
 
-_WORTH_SAVING_S = 10.0  # kernels that take longer are stored
-_KERNEL = 0.5  # share of the time with one output; it falls as 1 / outputs
+_WORTH_SAVING_S = 10.0  # kernels whose computation takes longer are stored
+_KERNEL = 0.5  # share of the time for one output; it falls as 1 / outputs
 
-_REFITTED = 16  # examples per stored block where the data are refitted without each
-_SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names by that of the effects of a block
+_REFITTED = 16  # examples per stored block if the eraser is refitted without each example
+_SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names of columns by those in a block
 
 
 @default_modes()
@@ -68,42 +68,42 @@ def unique_information(
     device: str | torch.device = "auto",
     on_progress: progress.Show = lambda *_: None,
 ) -> pd.DataFrame:
-    """Score how much each example tells a network that the others do not (Harutyunyan et al. 2021).
+    """Score the information that each example gives a network beyond the others (Harutyunyan et al. 2021).
 
-    The network is linearised at its initial weights, and trained on all examples and without each, in closed form.
+    The network is linearised at its initial weights. It is trained in closed form on all examples and without each.
 
     Args:
-        model: a name as `python -m sample_info model=` takes it, a dictionary of such options, or a function that makes
-            a torch.nn.Module; all of these draw weights for each seed. Or a module, linearised at its weights. The
-            network returns one output for two classes, else one per class.
+        model: a name that `python -m sample_info model=` accepts, a dictionary of such options, or a function that
+            makes a torch.nn.Module, all of which draw weights for each seed; or a module, which is linearised at its
+            weights. The network returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        held_out: inputs like x, [m, ...], on which predictions are compared; standardised as x is.
-        held_out_y: classes [m] of held-out inputs, for signed effects on their losses.
+        held_out: inputs like x, [m, ...], on which predictions are compared; standardised with the statistics of x.
+        held_out_y: classes [m] of the held-out inputs, for signed effects on their losses.
         seeds: number of seeds, or the seeds; each has its own initial weights.
-        sigma: noise that scores are relative to, on outputs (F-SI) and on weights (SI).
+        sigma: noise on outputs (F-SI) and on weights (SI), relative to which scores are measured.
         sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
         error_estimate: whether to estimate each score's error from one training of the network itself.
         pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
-            random readout. Other modules keep the readout that they draw.
-        kernel: projection of the tangent kernel; by default exact where that is cheap, else 2,000 numbers per layer.
-        memory_gib: for intermediate results, besides the kernel; scores do not depend on it.
+            random readout. A user's module keeps its own readout.
+        kernel: projection of the tangent kernel; by default exact if that is cheap, else 2,000 numbers per layer.
+        memory_gib: memory for intermediate results, besides the kernel; does not affect scores.
         device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Returns:
-        A row per seed and example: `seed`, `example` (its place, or its index in a frame), `label`, and the columns of
-        scores.csv. `f_si_nats` and `si_nats` are the scores (equations 8 and 5), `weight_change` ‖w - w_-i‖² and
-        `prediction_change`, the mean over held-out inputs of ‖f(x) - f_-i(x)‖², their numerators.
-        `left_out_label` is what the network trained without the example predicts for it, `left_out_correct` whether
-        that is its label.
+        One row per seed and example, with `seed`, `example` (its position, or its index in a frame), `label`, and the
+        columns of scores.csv. The scores are `f_si_nats` and `si_nats` (equations 8 and 5). Their numerators are
+        `prediction_change`, the mean of ‖f(x) - f_-i(x)‖² over held-out inputs, and `weight_change`, ‖w - w_-i‖².
+        `left_out_label` is the prediction for the example after training without it; `left_out_correct` is whether this
+        equals its label.
 
-        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `error_estimate` adds `f_si_error_factor` and
-        `si_error_factor`, by which a score may be wrong either way, `f_si_believable` and `si_believable`, where that
-        is less than two, and the changes along the trained path. `pairwise` adds `output_effects`, an array [m, k] of
-        f(x) - f_-i(x) in each row, and with `held_out_y` `loss_effects`, [m], below zero where the example helps. Their
-        memory is that of n m k numbers per seed.
+        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `error_estimate` adds the changes along the trained path;
+        `f_si_error_factor` and `si_error_factor`, by which a score may be too large or too small; and
+        `f_si_believable` and `si_believable`, whether this factor is below two. `pairwise` adds `output_effects`, an
+        array [m, k] of f(x) - f_-i(x) in each row. With `held_out_y` it also adds `loss_effects`, [m], which are
+        negative if the example helps. These arrays take the memory of n m k numbers per seed.
 
     Raises:
         ValueError: an invalid value; the message says what is allowed.
@@ -176,15 +176,15 @@ class Scores:
 
     changes: Changes
     nats: Mapping[str, Tensor]  # scores by name: "f_si_nats", "si_nats", "si_sgd_nats"
-    left_out_label: Tensor  # the label that the network trained without an example predicts for it
-    left_out_correct: Tensor  # whether it is the label that the example was given
+    left_out_label: Tensor  # predicted label of each example after training without it
+    left_out_correct: Tensor  # whether this equals the example's given label
     references: Mapping[str, Changes]  # changes by other methods, by name
     signed: Mapping[str, Tensor]  # on request "output_effects" [n, m, k], and "loss_effects" [n, m] if labels are known
     how: dict[str, str | float]  # the method, in words and numbers
 
     @property
     def error_estimates(self) -> dict[str, EstimatedErrors]:
-        """Error estimates by name of the score; empty where they were not asked for."""
+        """Error estimates by name of the score; empty if not requested."""
         path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
         if path is None:
             return {}
@@ -218,14 +218,15 @@ def score_examples(
     """Linearise the network at its weights, leave out each example, and score it.
 
     Args:
-        problem: the training.
-        settings: which scores, and the noise that they are relative to.
+        problem: the training problem.
+        settings: options of the scores, including their noise.
         steps: stores the kernel, the effects of each block of examples, and the changes along the trained path.
         on_progress: called with the share done, from 0 to 1, and the current task.
-        refitted: returns the problem whose data were erased without an example; by default all share their data.
+        refitted: function that returns the problem for an eraser fitted without an example; by default all examples
+            share one problem.
 
     Raises:
-        ValueError: a training that diverges.
+        ValueError: training diverges.
     """
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
@@ -263,7 +264,7 @@ def score_examples(
 
 
 def _linearized(problem: TrainingProblem, steps: Steps = computed) -> LinearizedNetwork:
-    """Linearise the network; a kernel that takes long is stored."""
+    """Linearise the network; store the kernel if its computation takes long."""
 
     def compute() -> Tensors:
         kernels = problem.kernels()
@@ -306,9 +307,9 @@ def _left_out(
 
 
 def _without(network: LinearizedNetwork, examples: Tensor, pairwise: bool) -> dict[str, Tensor]:
-    """Return by name the changes by leaving out each of some examples [b], and f_-i(x_i) [b, k] ("without").
+    """Return the changes by leaving out each of some examples [b], and f_-i(x_i) [b, k] as "without", by name.
 
-    With `pairwise` also signed effects on held-out outputs [b, m, k], and on losses [b, m] if labels are known.
+    `pairwise` adds signed effects on held-out outputs [b, m, k] and, if labels are known, on losses [b, m].
     """
     effects, without = network.left_out(examples)
     named = {"weight": effects.weight, "prediction": effects.prediction, "without": without}

@@ -41,7 +41,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> InformationResult:
 
 def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Show) -> Scored:
     settings = examples.settings
-    scoring = 0.1 if settings.summaries.trained else 0.9 if settings.summaries.orders else 1.0  # of the time
+    scoring = 0.1 if settings.summaries.trained else 0.9 if settings.summaries.orders else 1.0  # share of the time
     refitted = functools.partial(examples.without, problem) if examples.refitting else None
     network, scores = score_examples(
         problem,

@@ -37,15 +37,15 @@ class DataSettings:
 
     @property
     def caps(self) -> dict[str, int]:
-        """`at_most` by name."""
+        """The largest number of examples by group, from `at_most`."""
         return {name: int(most) for name, _, most in (cap.rpartition(":") for cap in self.at_most)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(LinearizedDescent):
-    """The training on all examples and without each, `sample_info.training`."""
+    """Options of the training on all examples and without each, `sample_info.training`."""
 
-    readout_gain: Positive | None  # None keeps what the model draws, or what `sample_info.initial_weights` has
+    readout_gain: Positive | None  # None keeps the readout of the model or of `sample_info.initial_weights`
 
     def __post_init__(self) -> None:
         try:
@@ -56,9 +56,9 @@ class TrainingSettings(LinearizedDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
-    """Methods that scores are compared with, `sample_info.references`.
+    """Options of the reference methods, `sample_info.references`.
 
-    "subsets" retrains without random halves, by which `sample_info.attribution_quality` judges all methods.
+    "subsets" retrains without random halves; `sample_info.attribution_quality` judges all methods by the results.
     """
 
     methods: list[Reference]
@@ -74,7 +74,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Options of data summarization, `sample_info.summaries`: which examples are dropped, and what is then trained."""
+    """Options of data summarization, `sample_info.summaries`: dropped examples, and the network trained on the rest."""
 
     orders: list[Order]
     removed: Annotated[list[Fraction], Field(min_length=1)]
@@ -115,7 +115,7 @@ class KernelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleInfoSettings:
-    """All options of `sample_info`; a value out of range, or incompatible with another, raises `ValueError`."""
+    """All options of `sample_info`; invalid or incompatible values raise `ValueError`."""
 
     classes: list[int | list[int]] | Literal["all"]
     examples: Annotated[int, Field(ge=2)]
@@ -172,7 +172,7 @@ class SampleInfoConfig(Config):
 
     @classmethod
     def resolved(cls, options: Options) -> Options:
-        """Return a configuration whose classes are chosen: 4 and 9 of datasets of digits, and all of others."""
+        """Return a configuration with default classes filled in: 4 and 9 for datasets of digits, all for others."""
         match options:
             case {"sample_info": {"classes": None} as settings, "dataset": {"name": name}}:
                 return options | {"sample_info": settings | {"classes": [4, 9] if name in _DIGITS else "all"}}
@@ -184,7 +184,7 @@ class SampleInfoConfig(Config):
         methods, orders = settings.references.methods, settings.summaries.orders
         named, ordered = f"references.methods=[{','.join(methods)}]", f"summaries.orders=[{','.join(orders)}]"
         network, drops = settings.summaries.network, "summaries.orders=[top]"
-        readers = {  # option -> whether it is read, what ignores it otherwise, what reads it
+        readers = {  # option -> whether it is read, the option that ignores it, the option that reads it
             "references.examples": ("retraining" in methods, named, "references.methods=[retraining]"),
             "references.influence_damping": ("influence" in methods, named, "references.methods=[influence]"),
             "references.subsets": ("subsets" in methods, named, "references.methods=[subsets]"),

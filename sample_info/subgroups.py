@@ -1,4 +1,4 @@
-"""Subgroups of examples: merged classes, datasets of a mixture, or any that a mask marks."""
+"""Subgroups of examples: merged classes, datasets of a mixture, or examples marked by a mask."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from erasure.datasets.class_subset import ClassSubset
 
 @dataclass(frozen=True)
 class Subgroups:
-    """Names of groups, and the group of each of n examples, [n] int64; the empty name if there are no groups."""
+    """Names of groups, and the group of each example, [n] int64; the only name is empty if there are no groups."""
 
     names: tuple[str, ...]
     of: Tensor
 
     @classmethod
     def marked(cls, mask: Tensor, name: str, others: str) -> "Subgroups":
-        """Make two groups: examples where `mask` [n] is true, and the others."""
+        """Make two groups: the examples for which `mask` [n] is true, and the others."""
         return cls((others, name), mask.long().cpu())
 
     def crossed(self, other: "Subgroups") -> "Subgroups":
@@ -39,9 +39,9 @@ class Subgroups:
 
 
 def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
-    """Return subgroups of training examples at positions `index` of the whole dataset.
+    """Return the subgroups of the training examples at positions `index` of the whole dataset.
 
-    Merged classes and the parts of a mixture are subgroups.
+    Subgroups are merged classes and the parts of a mixture.
     """
     groups = Subgroups(("",), torch.zeros_like(index))
     if whole.parts:

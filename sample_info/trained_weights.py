@@ -1,4 +1,4 @@
-"""Weights of a finished run of `python -m train`, from which scoring starts."""
+"""Weights of a finished run of `python -m train`, as initial weights for scoring."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,11 +38,11 @@ class TrainedWeights:
             return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
-        """Raise unless a model with these options can start from the weights of each of these seeds.
+        """Require that a model with these options can start from the weights of each of these seeds.
 
         Raises:
-            ValueError: a seed that was not trained, a parameter that differs in name or shape (the readout only counts
-                if `readout` is true), or another architecture.
+            ValueError: a seed was not trained, a parameter differs in name or shape (the readout only counts if
+                `readout` is true), or the architecture differs.
         """
         if missing := [seed for seed in seeds if seed not in self.seeds]:
             remedy = f"only {list(self.seeds)}: choose seeds among these"
@@ -68,7 +68,7 @@ class TrainedWeights:
 
 
 def checksum_of(location: str) -> str:
-    """Return the checksum of the weights in a run's directory, or in a file; raise as `TrainedWeights.read` does."""
+    """Return the checksum of the weights in a run's directory or a file; raises the errors of `TrainedWeights.read`."""
     with _readable(location) as path:
         return checksum(path)
 

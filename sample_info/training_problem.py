@@ -35,11 +35,11 @@ class TrainingProblem:
     held_out_y: Tensor | None = None  # targets [m, k] of the held-out inputs, for effects on their losses
 
     def outputs(self, x: Tensor) -> Tensor:
-        """f(x) at the weights, [n, k] float64."""
+        """Return f(x) at the weights, [n, k] float64."""
         return network_outputs(self.model, self.weights, x)
 
     def kernels(self) -> Kernels:
-        """Tangent kernels at the weights."""
+        """Compute the tangent kernels at the weights."""
         draws = functools.partial(generator, self.seed, "projection", "coordinates")
         projection = None
         if self.kernel.projection == "auto":
@@ -48,7 +48,7 @@ class TrainingProblem:
 
     @property
     def training(self) -> GradientDescent:
-        """The training of the network itself; its η is of the summed loss, that of `descent` of the mean loss."""
+        """The training of the network itself; its η refers to the summed loss, that of `descent` to the mean loss."""
         rates = {"learning_rate": self.descent.learning_rate / len(self.x), "weight_decay": self.descent.weight_decay}
         y, steps = self.y.to(self.x.dtype), int(self.descent.t)
         return GradientDescent.of(self.model, self.weights, self.x, y, steps=steps, **rates)
@@ -61,13 +61,13 @@ def initial_weights(
     trained: TrainedWeights | None = None,
     purpose: str = "init",
 ) -> Weights:
-    """Return w_0, drawn from the seed and the purpose, or trained from that seed.
+    """Return w_0, drawn for the seed and purpose, or trained from this seed.
 
-    Models start with a readout of zeros, at which no other layer has a gradient. `readout_gain` draws another readout,
-    so that all layers enter the linearisation.
+    Models start with a readout of zeros, for which other layers have no gradient. `readout_gain` draws a random
+    readout, so that all layers enter the linearisation.
 
     Raises:
-        ValueError: a gain for a model without a linear readout.
+        ValueError: `readout_gain` is set for a model without a linear readout.
     """
     draws = generator(seed, "sample_info", purpose)
     model.reset_parameters(draws)

@@ -9,7 +9,7 @@ __all__ = ["Fitted", "fit"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch and the functions when one is asked for: `python -m train --help` needs neither."""
+    """Import torch and the functions on first use: `python -m train --help` needs neither."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from erasure.checkout import require_own_packages

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # a conf.py, train.py or models/ where it is started is not ours
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before a conf.py, train.py or models/ in the current folder
 
 from harness.command import Command, main
 
@@ -44,9 +44,9 @@ def headline(result: "TrainResult") -> str:
 
 
 def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
-    """Print tables of final losses and draw loss curves, one for each dataset and setting; write both to `directory`.
+    """Print a table of final losses and draw loss curves for each dataset and setting; write both to `directory`.
 
-    Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
+    Runs with `counterparts` get a second table and figure, on the order in which networks learn the counterparts.
     """
     from harness.results.arrange import arrange
     from harness.results.figures import draw_each

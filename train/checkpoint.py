@@ -1,4 +1,4 @@
-"""Checkpoints of unfinished trainings: saved by time and when interrupted, and continued."""
+"""Checkpoints of unfinished trainings, saved at intervals and on interruption."""
 
 import contextlib
 import logging
@@ -15,17 +15,17 @@ from harness.interruption import Interruption, interruptible
 
 log = logging.getLogger(__name__)
 
-_KEPT = 2  # a damaged newest one leaves the one before
-_MAX_SHARE = 0.02  # of the time that saving may take
+_KEPT = 2  # if the newest checkpoint is damaged, the one before it is used
+_MAX_SHARE = 0.02  # largest share of the time spent on saving
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Resumable(Protocol):
-    """A computation that can be saved on the way.
+    """A computation that can be saved before it is finished.
 
     Attributes:
-        before_step: the computation calls it before every step; `Checkpoints.continued` sets it.
+        before_step: function that the computation calls before every step; set by `Checkpoints.continued`.
     """
 
     before_step: Callable[[], None]
@@ -36,17 +36,17 @@ class Resumable(Protocol):
     def state(self) -> State: ...
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue from this state; return False if it belongs to other members."""
+        """Continue from this state; return False if it is of other members or another version."""
         ...
 
 
 class Checkpoints:
-    """A directory's checkpoints `checkpoint-<name>.<number>.safetensors`, JSON values in their headers.
+    """The checkpoints `checkpoint-<name>.<number>.safetensors` in a directory, with JSON values in their headers.
 
     Args:
-        directory: of the run.
-        every_s: seconds between saves; longer where saving takes long.
-        before_save: called before every save; raises where this process must not write any more.
+        directory: the run's directory.
+        every_s: seconds between saves; longer if saving is slow.
+        before_save: called before every save; raises if this process may no longer write.
     """
 
     def __init__(self, directory: Path, every_s: float, before_save: Callable[[], None] = lambda: None) -> None:
@@ -64,9 +64,9 @@ class Checkpoints:
         Signals wait for the next save.
 
         Args:
-            name: of its checkpoints.
-            computation: one that has not begun.
-            keep: whether to save it at its end as well, because other computations follow.
+            name: name of its checkpoints.
+            computation: a computation that has not begun.
+            keep: whether to save it also at its end, because other computations follow.
         """
         with interruptible() as interruption:
             state = self.load(name)
@@ -81,15 +81,15 @@ class Checkpoints:
                 self.save(name, computation.state())
 
     def due(self, name: str) -> bool:
-        """Return whether the training of this name is to be saved again."""
+        """Return whether it is time to save the training of this name."""
         since = time.monotonic() - self._saved_at.get(name, self._started)
         return since >= max(self._every_s, self._took_s.get(name, 0.0) / _MAX_SHARE)
 
     def save(self, name: str, state: State) -> None:
-        """Save a training's state as the newest of its name.
+        """Save a training's state as the newest checkpoint of this name.
 
         Raises:
-            DiskFullError: no space is left; older checkpoints are as they were.
+            DiskFullError: no space is left; older checkpoints are unchanged.
         """
         self._before_save()
         started = time.monotonic()
@@ -104,7 +104,7 @@ class Checkpoints:
         self._took_s[name] = self._saved_at[name] - started
 
     def load(self, name: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]] | None:
-        """Load the newest state of this name that is whole and this run's, or None; delete others with a warning."""
+        """Load the newest valid state of this name and run, or None; delete unusable newer ones with a warning."""
         numbered = self._numbered(name)
         for number in sorted(numbered, reverse=True):
             try:
@@ -118,7 +118,7 @@ class Checkpoints:
         return None
 
     def delete(self, prefix: str) -> None:
-        """Delete checkpoints whose names start with this, and what interrupted writes of them have left."""
+        """Delete the checkpoints whose names start with `prefix`, and the remains of interrupted writes."""
         for path in self.directory.glob(f"*checkpoint-{prefix}*"):
             remove(path)
 

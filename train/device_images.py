@@ -11,15 +11,15 @@ from erasure.pipeline import ErasedDataset
 
 
 class DeviceImages:
-    """One split on the device: standardised float32 images, stored once, within the padding that crops reach into.
+    """One split on the device: standardised float32 images, stored once, with padding for crops.
 
     Args:
         part: images [N, C, H, W] and labels [N].
         mean: per channel, [C].
         std: per channel, [C].
-        padding: pixels of zeros (the channel mean) around each image that crops may reach into.
+        padding: width in pixels of the zeros (the channel mean) around each image, which crops may include.
         flip: whether augmented examples may be mirrored left to right.
-        device: where everything is kept.
+        device: the device of the images and labels.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class DeviceImages:
         return len(self.labels)
 
     def plain(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return examples [...] as they are: images [..., C, H, W] and labels [...]."""
+        """Return examples [...] without augmentation: images [..., C, H, W] and labels [...]."""
         return self.images[index], self.labels[index]
 
     def augmented(self, index: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
-        """Return examples [...], each in its own crop and flip `view` [...] in 0..num_views-1."""
+        """Return examples [...], each augmented by the crop and flip number `view` [...] in 0..num_views-1."""
         if self.num_views == 1:
             return self.plain(index)
         offsets = 2 * self.padding + 1
@@ -68,7 +68,7 @@ class DeviceImages:
 def to_device(
     dataset: ErasedDataset, *, crop_padding: float, flip: bool, device: torch.device
 ) -> Mapping[str, DeviceImages]:
-    """Copy every split to `device`; only the training split is padded for crops, by `crop_padding` of the side."""
+    """Copy every split to `device`; pad only the training split, by the fraction `crop_padding` of the side."""
     side = max(dataset.splits["train"].images.shape[-2:])
     return {
         name: DeviceImages(

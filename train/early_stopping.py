@@ -1,4 +1,4 @@
-"""The rule that stops a member, and a warning where validation images are unlike those that train."""
+"""The rule that stops a member, and a warning if validation images are unlike training images."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ from train.settings import TrainSettings
 
 log = logging.getLogger(__name__)
 
-_FURTHER = 1.5  # times the edit of training images, from where on validation images are unlike them
+_FURTHER = 1.5  # ratio of the edits of validation and training images above which they are unlike
 
 
 def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: str) -> None:
@@ -26,10 +26,10 @@ def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: 
 
 
 def ending(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> Literal["patience", "max_epochs"] | None:
-    """Return why a member ends after its latest evaluation, or None while it goes on.
+    """Return why a member ends after its latest evaluation, or None if it continues.
 
-    It ends once its validation loss has not improved for `patience_steps` optimizer steps (on the plateau, at least
-    `plateau_steps`), or at `max_epochs`.
+    A member ends once its validation loss has not improved for `patience_steps` optimizer steps (on the plateau, at
+    least `plateau_steps`), or at `max_epochs`.
 
     Args:
         curve: the member's losses.
@@ -42,13 +42,13 @@ def ending(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> Lit
 
 
 def epochs_left(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> int:
-    """Return the epochs left if the member improves no more, or leaves the plateau now."""
+    """Return the number of epochs left if the member does not improve again; on the plateau, if it leaves it now."""
     steps = min(_steps_left(curve, settings, epoch_steps), settings.patience_steps)
     return min(-(-steps // epoch_steps), settings.max_epochs - curve.epochs)
 
 
 def _steps_left(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -> int:
-    """Return the steps left for the validation loss; counted anew where the training loss leaves the plateau."""
+    """Return the steps left for the validation loss to improve; the count restarts when the plateau is left."""
     left = curve.plateau_epochs
     since = max(_improved_epoch(curve, settings.min_improvement_bits), left or 0)
     patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
@@ -56,7 +56,7 @@ def _steps_left(curve: MemberCurve, settings: TrainSettings, epoch_steps: int) -
 
 
 def _improved_epoch(curve: MemberCurve, worth_bits: float) -> int:
-    """Return the epoch of the latest improvement by more than `worth_bits` on the one before."""
+    """Return the epoch of the latest improvement by more than `worth_bits` on the previous one."""
     improved_epoch, to_beat_bits = 0, math.inf
     for epoch, bits in zip(curve.epoch, curve.validation_loss_bits, strict=True):
         if bits < to_beat_bits - worth_bits:

@@ -1,4 +1,4 @@
-"""S models of one shape as one: parameters stacked along a leading member axis."""
+"""Ensembles of S models of one architecture, with parameters stacked along a leading member axis."""
 
 import math
 import warnings
@@ -15,11 +15,11 @@ from train.device_images import DeviceImages
 from train.memory import advice
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]
-Nats = Callable[[Tensor, Tensor], Tensor]  # logits [S, B, k] and labels [S, B] to what each label costs, [S, B]
+Nats = Callable[[Tensor, Tensor], Tensor]  # from logits [S, B, k] and labels [S, B] to costs of labels [S, B]
 
 _BIT_NATS = math.log(2)
 _WIDEST = math.log(100)  # temperatures lie between 1/100 and 100
-_HALVINGS = 40  # of that interval, on the logarithmic scale
+_HALVINGS = 40  # number of bisections of that interval, on the logarithmic scale
 
 
 class Evaluation(NamedTuple):
@@ -27,8 +27,8 @@ class Evaluation(NamedTuple):
 
     Attributes:
         bits: mean cross-entropy, [S] float64.
-        accuracy: share of examples whose label is the likeliest, [S] float64.
-        example_bits: cross-entropy of single examples, [S, N].
+        accuracy: share of correct predictions, [S] float64.
+        example_bits: cross-entropy of each example, [S, N].
     """
 
     bits: Tensor
@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
 
 
 def cross_entropy(logits: Tensor, z: Tensor) -> Tensor:
-    """Return the cost of labels [S, B] under the softmax of logits [S, B, k], in nats [S, B]."""
+    """Return the cost in nats, [S, B], of labels [S, B] under the softmax of logits [S, B, k]."""
     return F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
 
 
@@ -49,16 +49,16 @@ def tempered(temperatures: Tensor | None) -> Nats:
 
 
 class Ensemble:
-    """S members of one architecture, applied to one batch each, or to one batch that they share.
+    """S members of one architecture, applied to separate batches or to one shared batch.
 
-    The layers of a stackable architecture take a stack of parameters. Members of another architecture run together by
-    `torch.func.vmap`, whose convolutions stay in float32 under autocast on a CPU. A single member runs as a plain
-    network.
+    The layers of a stackable architecture accept stacked parameters. Members of other architectures run together
+    through `torch.func.vmap`, whose convolutions stay in float32 under autocast on a CPU. A single member runs as a
+    plain network.
 
     Args:
         model: the architecture; its parameters serve only to draw initial weights.
         precision: dtype of the forward pass in training; bfloat16 means autocast. Scores are always float32.
-        eval_batch_size: examples of one member in a forward pass when scoring.
+        eval_batch_size: number of examples per member in a forward pass for scoring.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Ensemble:
         """Compute logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members.
 
         Args:
-            weights: of the S members.
+            weights: weights of the S members.
             x: the images.
-            factors: of the model's layers of stochastic depth, [S, layers, B]; None drops nothing.
+            factors: factors of the model's layers of stochastic depth, [S, layers, B]; None drops nothing.
         """
         if len(weights[self.names[0]]) == 1:  # plain layers are faster than a stack of one
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
@@ -101,7 +101,7 @@ class Ensemble:
             return self._apply(weights, x, None)
         axes = (0, None if x.ndim == 4 else 0, None if factors is None else 0)
         members = torch.func.vmap(self._apply, axes)
-        if torch.compiler.is_compiling():  # which cannot trace the filter of warnings
+        if torch.compiler.is_compiling():  # the compiler cannot trace the filter of warnings
             return members(weights, x, factors)
         with warnings.catch_warnings():  # a few operations have no batching rule: vmap loops over their members
             warnings.filterwarnings("ignore", "There is a performance drop")
@@ -116,7 +116,7 @@ class Ensemble:
         return torch.compile(self.logits)
 
     def autocast(self, device: torch.device) -> torch.autocast:
-        """Run the forward pass in the precision of training."""
+        """Return the autocast context for the forward pass in the precision of training."""
         return torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32)
 
     def gradients(
@@ -125,11 +125,11 @@ class Ensemble:
         """Compute each member's mean cross-entropy in nats, and its gradient.
 
         Args:
-            weights: of the S members, leaves of autograd.
+            weights: weights of the S members, leaves of autograd.
             x: images [S, B, C, H, W].
             z: labels [S, B].
-            factors: of the model's layers of stochastic depth, [S, layers, B]; none drops anything by default.
-            compiled: use `compiled_logits`.
+            factors: factors of the model's layers of stochastic depth, [S, layers, B]; by default nothing is dropped.
+            compiled: whether to use `compiled_logits`.
 
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
@@ -151,13 +151,13 @@ class Ensemble:
         """Score the S members of these weights.
 
         Args:
-            weights: of the S members.
+            weights: weights of the S members.
             images: the examples, without augmentation.
             index: positions of the examples to score, [N] for all members or [S, N]; all by default.
-            nats: gives the cost of each label in nats.
+            nats: function that returns the cost of each label in nats.
 
         Raises:
-            MemoryExhaustedError: says which setting to lower.
+            MemoryExhaustedError: names the setting to lower.
         """
         members = len(weights[self.names[0]])
         n = len(images) if index is None else index.shape[-1]
@@ -173,7 +173,7 @@ class Ensemble:
 
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit each member's temperature, [S], on the examples that `score` would take: see `temperatures`."""
+        """Fit each member's temperature, [S], on the examples at `index`; see the function `temperatures`."""
         logits, z = zip(*self.outputs(weights, images, index), strict=True)
         return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
 
@@ -206,10 +206,10 @@ class Ensemble:
 
 
 def temperatures(logits: Tensor, z: Tensor) -> Tensor:
-    """Fit the temperatures T [S] at which softmax(logits / T) [S, n, k] predicts the labels `z` [S, n] best.
+    """Fit the temperatures T [S] for which softmax(logits / T) [S, n, k] best predicts the labels `z` [S, n].
 
-    Temperature scaling (Guo et al. 2017, section 4.2) with a log-normal prior of unit width on T, so that few examples
-    change it little: the minimum over t = -ln T of Σ_i CE_i(e^t) + t²/2, by bisection of its derivative.
+    This is temperature scaling (Guo et al. 2017, section 4.2) with a log-normal prior of unit width on T, so that few
+    examples change T little. Bisection of the derivative minimises Σ_i CE_i(e^t) + t²/2 over t = -ln T.
     """
     of_label = logits.gather(2, z[:, :, None]).squeeze(2)
     low = logits.new_full((len(logits),), -_WIDEST, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Training in epochs: each member learns a training set of its own until its validation loss stops improving.
+"""Training in epochs: each member learns its own training set until its validation loss stops improving.
 
 `fit_members` trains all seeds, stack by stack, and returns a `Fit`. Each evaluation is reported as an `EpochReport`.
 """
@@ -40,8 +40,8 @@ def fit_members(
 ) -> "Fit":
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
 
-    All random draws come from generators seeded by the member's seed and subset size, so a member of a stack trains as
-    it would alone.
+    All random draws come from generators seeded by the member's seed and subset size, so stacked members train as they
+    would alone.
 
     Args:
         ensemble: the architecture.
@@ -52,9 +52,9 @@ def fit_members(
         report: called after every evaluation.
         held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
             stopping uses the validation split.
-        counterparts: samples whose losses are followed along the training, by name (`train.matched_sample_losses`).
-        stack: members that train together as one network; by default all, or one if the model has no stacked layers.
-        checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
+        counterparts: samples whose losses are recorded during training, by name (`train.matched_sample_losses`).
+        stack: number of members that train as one network; by default all, or one if the model has no stacked layers.
+        checkpoints: where unfinished trainings are saved; signals then wait until the state is saved.
 
     Raises:
         NonFiniteLossError: a training diverged; names the size, seed, epoch and learning rate.
@@ -82,7 +82,7 @@ def fit_members(
 
 
 class EpochTrainer(Trainer):
-    """A stack of members that learn in epochs, and leave the stack as they stop.
+    """A stack of members that learn in epochs, each of which leaves the stack when it stops.
 
     Args:
         ensemble: the architecture.
@@ -92,13 +92,13 @@ class EpochTrainer(Trainer):
         settings: how to train.
         held_out: positions in the training split of the examples that stop each member, [S, m]; None for the
             validation split.
-        counterparts: samples whose losses are followed; none by default.
+        counterparts: samples whose losses are recorded; none by default.
 
     Attributes:
         best: averaged weights [S, ...] at each member's lowest validation loss.
         last: averaged weights [S, ...] when each member stopped.
         curves: each member's losses so far.
-        on_evaluation: called after every evaluation but the first, with the validation losses in bits of the members
+        on_evaluation: called after every evaluation but the first with the validation losses, in bits, of the members
             that were still training.
     """
 
@@ -140,7 +140,7 @@ class EpochTrainer(Trainer):
         return f"training size {self.n}, epoch {self.round}"
 
     def begin_round(self) -> Draws:
-        """Draw an epoch of each member that is still training; before the first, score the initial weights."""
+        """Draw the next epoch of each member still in training; before the first epoch, score the initial weights."""
         if not self.curves[0].epoch:
             self._follow_counterparts()
             self._evaluate()
@@ -184,7 +184,7 @@ class EpochTrainer(Trainer):
         return validation_bits
 
     def _train_bits(self) -> list[float | None]:
-        """Return each member's mean training loss since the last evaluation, on augmented batches, in bits."""
+        """Return each member's mean training loss in bits on the augmented batches since the last evaluation."""
         if not self._losses_summed:
             return [None] * len(self.active)
         return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()
@@ -199,7 +199,7 @@ class EpochTrainer(Trainer):
         )
 
     def _copy(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
-        """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
+        """Copy the averaged weights of the active members at these positions to their rows of `stack`."""
         if not positions:
             return
         device = self.subsets.device
@@ -214,7 +214,7 @@ class EpochTrainer(Trainer):
             self._loss_sum = self._loss_sum[torch.tensor(positions, device=self.subsets.device)]
 
     def _follow_counterparts(self, *, always: bool = False) -> None:
-        """Record losses on counterparts if they are due at this optimizer step, or if a member stops."""
+        """Record losses on counterparts if they are due at this optimizer step; `always` records them in any case."""
         step = self.round * self.order.steps + self.step
         if always or self.followed.due(step):
             self.followed.note(step, [self.seeds[member] for member in self.active], self.optimizer.averaged())
@@ -255,7 +255,7 @@ class EpochReport:
         epochs_left: lower bound on the epochs until every member has stopped; 0 once all have.
         members: number of members in the stack at the start.
         stack: index of this stack, from 0, and the number of stacks.
-        epochs_elsewhere: epochs finished by the earlier stacks, summed.
+        epochs_elsewhere: total number of epochs of the earlier stacks.
     """
 
     epoch: int
@@ -267,9 +267,9 @@ class EpochReport:
 
     @property
     def mean_epochs(self) -> tuple[float, float]:
-        """Epochs finished and a lower bound on those left, averaged over stacks.
+        """Number of epochs finished and a lower bound on the number left, averaged over stacks.
 
-        Stacks not begun yet are assumed to take as many epochs as the mean of the others.
+        Stacks that have not begun are assumed to take as many epochs as the others on average.
         """
         i, stacks = self.stack
         done = self.epochs_elsewhere + self.epoch
@@ -279,7 +279,7 @@ class EpochReport:
     def __str__(self) -> str:
         going = len(self.validation_bits)
         i, stacks = self.stack
-        # Seeds train in one stack or in stacks of one (`train.stacking_rule`), so several stacks are single seeds.
+        # Seeds train in one stack or one by one (`train.stacking_rule`), so each of several stacks is a single seed.
         which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
         losses = [f"{bits:.3f}" for bits in self.validation_bits]
         shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
@@ -295,8 +295,8 @@ class Fit:
         best: averaged weights [S, ...] at each member's lowest validation loss.
         last: averaged weights [S, ...] when each member stopped.
         curves: losses over the epochs.
-        stack: members that run at once.
-        counterparts: losses on counterparts along the trainings.
+        stack: number of members that run at once.
+        counterparts: losses on counterparts during the trainings.
     """
 
     ensemble: Ensemble
@@ -326,7 +326,7 @@ class Fit:
         weights: Weights | None = None,
         temperatures: Tensor | None = None,
     ) -> Evaluation:
-        """Score all members as `Ensemble.score` does, stack by stack; the best weights by default."""
+        """Score all members with `Ensemble.score`, stack by stack; by default with the best weights."""
         scored = []
         for rows, stack, part in self._stacks(weights or self.best, index):
             nats = tempered(None if temperatures is None else temperatures[rows])
@@ -339,7 +339,7 @@ class Fit:
         return torch.cat([torch.cat([logits for logits, _ in stack], 1) for stack in outputs])
 
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
+        """Fit temperatures with `Ensemble.temperatures` to the best weights."""
         stacks = self._stacks(self.best, index)
         return torch.cat([self.ensemble.temperatures(stack, images, part) for _, stack, part in stacks])
 

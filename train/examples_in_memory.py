@@ -1,4 +1,4 @@
-"""Examples and networks that Python functions are given, in the form that trainings take."""
+"""Conversion of the examples and models passed to Python functions into the form that trainings need."""
 
 import copy
 import logging
@@ -33,10 +33,10 @@ _ARGUMENTS = {"train": "x", "validation": "validation x", "test": "test x", "hel
 
 
 def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
-    """Return positions of the classes, [n] int64, and the classes, sorted.
+    """Return the labels as positions in the sorted classes, [n] int64, and these classes.
 
     Raises:
-        ValueError: labels that are not one class per example.
+        ValueError: the labels are not one class per example.
     """
     values = _labels(y, "y")
     if values.isna().any():
@@ -54,15 +54,15 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
 
 
 def _labels(y: Any, name: str) -> pd.Series:
-    """Return labels [n] as a series; a column [n, 1] is one label for each example as well.
+    """Return labels of shape [n] or [n, 1] as a series.
 
     Raises:
-        ValueError: another shape.
+        ValueError: the labels have another shape.
     """
     if isinstance(y, Tensor):
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()  # NumPy has no bfloat16
-    elif isinstance(y, list | tuple):  # equal tensors have different hashes, and arrays have none
+    elif isinstance(y, list | tuple):  # tensors of equal value have different hashes, and arrays have none
         y = [value.tolist() if _is_array(value) else value for value in y]
     shape = np.shape(y)
     if len(shape) == 2 and shape[1] == 1:
@@ -82,7 +82,7 @@ def _is_array(value: Any) -> bool:
 
 
 def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the byte order of this machine, the only one that pandas selects and compares in."""
+    """Return a frame in this machine's byte order, as pandas selects and compares in no other."""
     native = [dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype for dtype in frame.dtypes]
     if native == [*frame.dtypes]:
         return frame
@@ -121,10 +121,10 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
 def splits_of(
     x: Any, y: Any, validation: Examples | None, test: Examples | None
 ) -> tuple[dict[str, LabelledImages], pd.Index]:
-    """Return the examples as splits "train", "validation" and "test", empty where none are given, and their classes.
+    """Return splits "train", "validation" and "test" and their classes; a split without examples is empty.
 
     Raises:
-        ValueError: examples or labels that are refused; says what is allowed.
+        ValueError: invalid examples or labels; says what is allowed.
     """
     require_same_rows(x, y, "y")
     z, classes = class_positions(y)
@@ -140,7 +140,7 @@ def splits_of(
 
 
 def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str) -> LabelledImages:
-    """Return other examples, with labels of the same classes."""
+    """Return a pair (x, y) of other examples as a split, with labels as positions in `classes`."""
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise ValueError(f"{name}: pass a pair (x, y)")
     x, y = given
@@ -168,10 +168,10 @@ def _images_like(images: Tensor, x: Any, name: str) -> Tensor:
 
 
 def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
-    """Require other examples on the scale of x, and frames with the same columns in the same order.
+    """Require other examples to have the scale of x and, for frames, the same columns in the same order.
 
     Raises:
-        ValueError: one holds uint8 pixels, which stand for 0..1, and the other values above 1; or other columns.
+        ValueError: the columns differ, or one holds uint8 pixels, which stand for 0..1, and the other values above 1.
     """
     require_same_columns(x, other, name, x_name)
     given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
@@ -186,10 +186,10 @@ def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
 
 
 def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
-    """Return the seeds that a number of seeds, or a list, stands for.
+    """Return the list of seeds for a number of seeds or a list of them.
 
     Raises:
-        ValueError: no seeds, equal seeds or negative seeds.
+        ValueError: there are no seeds, or equal or negative ones.
     """
     try:
         numbers = whole_numbers(seeds, "seeds")
@@ -219,11 +219,11 @@ def train_settings(settings: TrainSettings | str, device: str | torch.device) ->
 
 
 def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classifier | KernelModel:
-    """Return the predictor of k outputs that an argument of `codelength` or `fit` stands for.
+    """Build the predictor with k outputs from the argument `model` of `codelength` or `fit`.
 
     Args:
         model: the argument.
-        x: examples as given, in whose shape other modules take them.
+        x: examples in their original shape, the input shape of a user's module.
         input_shape: shape of an example as an image, [C, H, W].
         k: number of outputs.
     """
@@ -249,7 +249,7 @@ def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classif
 
 
 def name_of(model: Any, built: Classifier | KernelModel) -> str:
-    """Return the display name of a predictor that `predictor` built; warn where a module's own weights are redrawn."""
+    """Return the display name of a predictor; warn if training redraws the weights of a user's module."""
     if isinstance(built, AnyModule) and built.given is not None:
         log.warning(
             "%s: every training draws its weights anew, by reset_parameters() of its parts; pass a function that "
@@ -261,10 +261,10 @@ def name_of(model: Any, built: Classifier | KernelModel) -> str:
 
 @dataclass(frozen=True)
 class InputScale:
-    """The scale of the training examples, on which networks take all examples; an entry per channel, [C].
+    """The scale of the training examples, to which all examples are brought; each attribute is per channel, [C].
 
-    Networks compute in float32. A channel that float32 holds is rounded to it first, as the commands do. The others,
-    such as Unix times, are standardised in float64 before, as (x - shift) / unit.
+    Networks compute in float32. A channel that float32 can represent is first rounded to float32, as in the commands.
+    Other channels, such as Unix times, are first standardised in float64 as (x - shift) / unit.
     """
 
     shift: Tensor
@@ -276,8 +276,8 @@ class InputScale:
     def of(cls, images: Tensor) -> "InputScale":
         """Return the scale of training images [N, C, H, W].
 
-        A channel is standardised if it leaves the range of float32, or if rounding to float32 moves its values by more
-        than a thousandth of their standard deviation, as in `erasure.zscore.require_precision`.
+        A channel is standardised in float64 if it exceeds the range of float32, or if rounding to float32 changes its
+        values by more than a thousandth of their standard deviation, as in `erasure.zscore.require_precision`.
         """
         shift, unit = torch.zeros(images.shape[1]).double(), torch.ones(images.shape[1]).double()
         if images.dtype != torch.float32:
@@ -302,10 +302,10 @@ class InputScale:
     def to_device(
         self, part: LabelledImages, name: str, *, padding: int = 0, flip: bool = False, device: torch.device
     ) -> DeviceImages:
-        """Copy examples, called `name` in errors, to the device on this scale.
+        """Bring examples, called `name` in errors, to this scale and copy them to the device.
 
         Raises:
-            ValueError: a value too far from those of the training examples for float32.
+            ValueError: a value is too far from the training examples for float32.
         """
         images = _rounded(part.images, self.shift, self.unit)
         finite = images.flatten(1).isfinite().all(1)
@@ -337,10 +337,10 @@ def _less(values: Tensor, shift: Tensor) -> Tensor:
 def on_device(
     parts: Mapping[str, LabelledImages], device: torch.device, crop_padding: float, *, flip: bool
 ) -> dict[str, DeviceImages]:
-    """Copy every part to the device, standardised by the training images; only these are cropped and mirrored.
+    """Copy every split to the device, standardised like the training split; only that split is cropped and mirrored.
 
     Raises:
-        ValueError: as `InputScale.to_device`.
+        ValueError: raised by `InputScale.to_device`.
     """
     train = parts["train"].images
     scale = InputScale.of(train)

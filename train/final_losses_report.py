@@ -44,9 +44,9 @@ from harness.statistics import LEVEL, deviation_over
 Member = tuple[Any, int]  # a result, and the position of a seed in it
 Notes = Callable[[Sequence[Row]], Sequence[str]]
 
-FINAL: Trainings = ("final",)  # trainings that a column's number rests on
+FINAL: Trainings = ("final",)  # trainings behind a column's number
 _REMARKED = {"coding": "trainings", "final": "trainings on the whole split"}  # in remarks, by `Column.trainings`
-_KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a result
+_KINDS: Mapping[str, Callable[[Any], Sequence[Endings]]] = {  # trainings of a result, by kind
     "coding": lambda result: result.coding,
     "trainings": lambda result: result.trainings,
     "final": lambda result: result.trainings[-1:],
@@ -56,13 +56,13 @@ _HAPPENED = {
     "on_plateau": "the training loss stayed at the label entropy until training stopped: nothing is left for the "
     "network to learn, or it stopped too soon",
 }
-_EQUAL = 0.01  # gap of moments, relative to the data's, up to which an eraser has made them equal
-_DETECTED = 2  # z-score above which an order counts as there (docs/orders.md)
+_EQUAL = 0.01  # largest relative gap of class moments that counts as equal
+_DETECTED = 2  # z-score above which an order counts as detected (docs/orders.md)
 
 
 def _crossing(row: Row) -> str:
     to_control, size, epoch = row["test_loss_bits_difference"], *_CROSSING.record(row).values()
-    if to_control is None or to_control.standard_error is None:  # one seed says nothing of others
+    if to_control is None or to_control.standard_error is None:  # one seed does not predict other seeds
         return ""
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
     return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * to_control.below])
@@ -135,14 +135,16 @@ def table_of(
     on_request: Sequence[Column] = (),
     further_notes: Notes = lambda _: (),
 ) -> Table:
-    """Tabulate networks trained on everything, a row per model and eraser; CSV has every column but those on request.
+    """Tabulate networks trained on everything, one row per model and eraser.
+
+    The CSV contains every column, but columns of `on_request` only if they are shown.
 
     Args:
         comparison: the runs.
-        names: columns to show, the usual ones by default; those that are not there or empty are not shown.
-        further: columns that stand before those of this module.
-        on_request: columns that CSV has only where they are shown.
-        further_notes: further notes on finished rows.
+        names: columns to show, by default the usual ones; missing and empty columns are left out.
+        further: columns before those of this module.
+        on_request: columns that the CSV contains only if they are shown.
+        further_notes: function that returns further notes on finished rows.
     """
     possible = {column.name: column for column in (*further, *on_request, *FINALS)}
     shown = [possible[name] for name in names or _USUAL if name in possible]
@@ -156,13 +158,13 @@ def table_of(
 
 
 def measured(comparison: Comparison) -> list[Row]:
-    """Return the rows with counts of their trainings, and where they cross their control's losses."""
+    """Return the rows with counts of their trainings and the points where their losses cross their control's."""
     controls = comparison.controls
     return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in comparison.rows]
 
 
 def _counts(row: Row) -> dict[str, dict[str, Count]]:
-    """Return, by kind of training, how many stayed on the plateau, and how many kept their initial weights."""
+    """Return, by kind of training, the numbers that stayed on the plateau and that kept their initial weights."""
     trainings = {
         kind: [(training, s) for result, s in row["members"].values() for training in trainings_of(result)]
         for kind, trainings_of in _KINDS.items()
@@ -174,7 +176,7 @@ def _counts(row: Row) -> dict[str, dict[str, Count]]:
 
 
 def _crossings(row: Row, control: Row | None) -> dict[str, int | None]:
-    """Return the training size and the epoch from which a row's loss stays below its control's; None: it does not."""
+    """Return the training size and the epoch from which a row's loss stays below its control's, or None."""
     found: dict[str, int | None] = {"crossing_size": None, "crossing_epoch": None}
     if control is None or row["is_control"] or not (common := [s for s in row["members"] if s in control["members"]]):
         return found
@@ -188,14 +190,14 @@ def _crossings(row: Row, control: Row | None) -> dict[str, int | None]:
 
 
 def _sizes_and_losses(members: Sequence[Member]) -> tuple[list[int], np.ndarray]:
-    """Return training sizes and the mean test loss at each; none of runs that trained on everything alone."""
+    """Return training sizes and the mean test loss at each; both are empty for runs with a single size."""
     curves = [(curve, s) for result, s in members if (curve := result.test_losses)]
     losses = [[bits[s] for _, bits in curve] for curve, s in curves]
     return [n for curve, _ in curves[:1] for n, _ in curve], np.array([*map(mean, zip(*losses, strict=True))])
 
 
 def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    """Say which trainings behind the shown numbers were stopped on the plateau, or kept their initial weights."""
+    """Return remarks on trainings behind the shown numbers that ended on the plateau or kept their initial weights."""
     sentences = []
     for kind in dict.fromkeys(kind for column in shown for kind in column.trainings):
         for count, happened in _HAPPENED.items():
@@ -205,7 +207,7 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
 
 
 def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
-    """Explain the errors and stars that occur in these columns of a table, and how far off quick runs can be."""
+    """Return notes that explain the errors and stars in these columns, few examples, and the limits of presets."""
     compared = [column.name for column in shown if column.compared]
     differences = [row[name] for name in compared for row in rows if row[name]]
     first = [row["runs"][0] for row in rows]
@@ -227,7 +229,7 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -
 
 
 def _few_examples_notes(rows: Sequence[Row]) -> list[str]:
-    """Say that class moments cannot be estimated from the training examples."""
+    """Return notes on runs with too few training examples to estimate class moments."""
     notes = dict[str, None]()
     for result in results_of(rows):
         train = result.certificate["train"]
@@ -245,7 +247,7 @@ def results_of(rows: Sequence[Row]) -> list[Result]:
 
 
 def _held_out_notes(rows: Sequence[Row]) -> list[str]:
-    """Say after which erasers class means are equal on the training examples and still differ on the test examples."""
+    """Return a note on erasers after which class means are equal on training examples but differ on test examples."""
     shares = {row["eraser"]: _test_share(row) for row in rows}
     whole = next((share for eraser, share in shares.items() if eraser.name == "control"), None)
     apart = [
@@ -260,7 +262,7 @@ def _held_out_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _test_share(row: Row) -> float | None:
-    """Return the share of the test examples' variance that lies between classes; None where it may be chance."""
+    """Return the share of the test examples' variance that lies between classes; None if it may be chance."""
     test = row["runs"][0].result.certificate["test"]
     known = test.order_shares and test.order_z_scores and test.order_z_scores[0] > _DETECTED
     return test.order_shares[0] if known else None
@@ -274,13 +276,13 @@ def _erased_order(train: Certificate) -> int:
 
 
 def figures_of(comparison: Comparison) -> dict[str, Drawing]:
-    """Return the figure of loss curves, by its caption, where there are any."""
+    """Return the figure of loss curves by its caption; empty if there are no loss curves."""
     shown = [panel for panel in comparison.panels if any(row["curves"] for row in panel[1])]
     return {"loss curves": (draw_loss_curves, shown)} if shown else {}
 
 
 def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
-    """Return the sections of a report, with columns of `COLUMNS`; the usual ones by default."""
+    """Return the sections of a report; `names` chooses columns of `COLUMNS`, by default the usual ones."""
     return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
 
 
@@ -308,7 +310,7 @@ def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Pa
 
 
 def _epoch_axis(ax: Axes, last: float) -> None:
-    """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
+    """Make the axis logarithmic in epoch + 1 up to the `last` epoch, so that it includes epoch 0 without a kink."""
     steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
     ax.set_xscale("function", functions=(np.log1p, np.expm1))
     ax.set_xticks([0, *(step for step in steps if step <= last)])

@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Trained networks, a member per seed, each at its lowest validation loss.
+    """Trained networks, one member per seed, with the weights of lowest validation loss.
 
     Attributes:
         model: name of the network.
         seeds: one per member.
         classes: the labels, in the order of the outputs, [k].
-        weights: parameters by name, [S, ...], of networks that take standardised inputs.
-        losses: a row per seed: `train_loss_bits`, `validation_loss_bits`, with test examples `test_loss_bits` and
-            `test_accuracy`; `epochs`, `best_epoch`, `ended` ("patience" or "max_epochs"), `untrained`: whether the
-            initial weights had the lowest validation loss.
-        curve: a row per seed and evaluation: `seed`, `epoch`, `train_loss_bits`, `validation_loss_bits`.
+        weights: parameters by name, [S, ...]; the networks take standardised inputs.
+        losses: one row per seed, with `train_loss_bits`, `validation_loss_bits`, `epochs`, `best_epoch`, `ended`
+            ("patience" or "max_epochs") and `untrained`, which is true if the initial weights had the lowest validation
+            loss. Test examples add `test_loss_bits` and `test_accuracy`.
+        curve: one row per seed and evaluation, with `seed`, `epoch`, `train_loss_bits` and `validation_loss_bits`.
     """
 
     model: str
@@ -64,17 +64,17 @@ class Fitted:
     curve: pd.DataFrame
     _fit: Fit
     _scale: InputScale
-    _example: Any  # the first of x, as it was given
+    _example: Any  # the first example of x in its original form
 
     @default_modes()
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
         """Return every member's probabilities of the classes, [S, n, k].
 
         Args:
-            x: examples as `fit` takes them, [n, d] or [n, C, H, W].
+            x: examples like those of `fit`, [n, d] or [n, C, H, W].
 
         Raises:
-            ValueError: examples of another shape, or too far from the training examples for float32.
+            ValueError: the examples have another shape, or are too far from the training examples for float32.
         """
         require_alike(self._example, x, "x", "the training examples")
         part = unlabelled_examples(x, as_images(self._example, 1), "x")
@@ -84,7 +84,7 @@ class Fitted:
         return logits.double().softmax(-1).cpu().numpy()
 
     def predict(self, x: Any) -> NDArray:
-        """Return every member's likeliest class of each example, [S, n]; raise as `predict_proba`."""
+        """Return every member's most probable class of each example, [S, n]; raises the errors of `predict_proba`."""
         return np.asarray(self.classes)[self.predict_proba(x).argmax(-1)]
 
     def __str__(self) -> str:
@@ -134,11 +134,11 @@ def fit(
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        model: as for `mdl.codelength`: a name ("linear", "mlp", "lenet", ...), a dictionary of options, or a
-            torch.nn.Module or a function that makes one.
-        validation: examples (x, y) that stop trainings. By default the last tenth of each seed's order of the examples
-            does, and is not trained on.
-        test: examples (x, y) on which the networks are scored as well.
+        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, a torch.nn.Module, or a function that
+            makes one, as for `mdl.codelength`.
+        validation: examples (x, y) that stop trainings. By default, training stops on the last tenth of each seed's
+            order of the examples, which is not trained on.
+        test: examples (x, y) on which the networks are also scored.
         seeds: number of seeds, or the seeds.
         settings: a choice of `train=`, such as "quick", or `TrainSettings`.
         flip: whether images may be mirrored in training.
@@ -146,7 +146,7 @@ def fit(
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
-        ValueError: a value that is refused; says what is allowed.
+        ValueError: an invalid value; says what is allowed.
         NonFiniteLossError: a training diverged.
     """
     splits, classes = splits_of(x, y, validation, test)
@@ -193,7 +193,7 @@ def fit(
 
 
 def _losses(fitted: Fit, data: dict[str, DeviceImages], subsets: Tensor | None, seeds: Sequence[int]) -> pd.DataFrame:
-    """Return final losses and how each training ended, a row per seed; `subsets` None stands for all examples."""
+    """Return final losses and endings of the trainings, one row per seed; `subsets` None stands for all examples."""
     columns: dict[str, Any] = {
         "seed": [*seeds],
         "train_loss_bits": fitted.score(data["train"], subsets).bits.tolist(),

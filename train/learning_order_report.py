@@ -1,4 +1,4 @@
-"""When networks learn what each counterpart shares with the images: table and figure (docs/orders.md)."""
+"""The order in which networks learn the statistics of the images: table and figure (docs/orders.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from harness.results.table import Table
 from harness.statistics import deviation_over
 from train.result import CounterpartResult
 
-NAMES = {  # what a sample shares with the images
+NAMES = {  # statistics that a sample shares with the images
     "data": "the images",
     "order1": "class means",
     "order2": "means and covariances",
@@ -34,7 +34,7 @@ _COLOURS = {
     "swap": "#009E73",
     "quantile": "#E69F00",
 }
-_LEAST_GAIN, _LEAD = 0.05, 0.1  # bits: what gains less is not learnt; what is ahead by as much is ahead
+_LEAST_GAIN, _LEAD = 0.05, 0.1  # bits: smallest fall that counts as learning; smallest lead
 Curve = tuple[Sequence[int], Sequence[float], Sequence[float]]  # a seed's steps, losses in bits, agreement
 _CAPTION = (
     "Loss in bits per label on test images and on samples that share some statistics with them, and optimiser steps. "
@@ -46,22 +46,22 @@ _CAPTION = (
 
 
 def learnt_step(steps: Sequence[int], losses: Sequence[float]) -> float | None:
-    """Return the step at which a loss has fallen by half of its largest fall; None where that is too small."""
+    """Return the step at which a loss has reached half of its largest fall; None if that fall is too small."""
     first, lowest = losses[0], min(losses)
     return _step_below(steps, losses, (first + lowest) / 2) if first - lowest >= _LEAST_GAIN else None
 
 
 def past_means_step(steps: Sequence[int], losses: Sequence[float], of_means: Sequence[float]) -> float | None:
-    """Return the step at which a loss has fallen by half of what it falls below the lowest loss on class means.
+    """Return the step at which a loss is halfway from the lowest loss on class means to its own lowest value.
 
-    Unlike `learnt_step` it does not time the fall that class means alone explain. None where the loss falls less than
-    0.1 bits below that of class means. A linear network uses means alone, and yet falls by up to 0.09 bits below on the
-    digits' `order2`, because its logits spread less there.
+    Unlike `learnt_step`, it ignores the fall that class means alone explain. Returns None if the loss does not fall
+    0.1 bits below the lowest loss on class means. A linear network uses only means, but its loss on `order2` of the
+    digits still falls up to 0.09 bits lower, because its logits spread less there.
 
     Args:
-        steps: of the evaluations, ascending.
-        losses: on the images, or a sample that shares more than class means with them, in bits.
-        of_means: losses on the sample that shares class means alone.
+        steps: steps of the evaluations, ascending.
+        losses: losses in bits on the images, or on a sample that shares more than class means with them.
+        of_means: losses on the sample that shares only class means.
     """
     if ahead_of_means_step(steps, losses, of_means) is None:
         return None
@@ -74,7 +74,7 @@ def ahead_of_means_step(steps: Sequence[int], losses: Sequence[float], of_means:
 
 
 def _step_below(steps: Sequence[int], losses: Sequence[float], level: float) -> float | None:
-    """Return the step at which losses first reach a level; between evaluations they are linear in log(step + 1)."""
+    """Return the step at which losses first reach a level, interpolated linearly in log(step + 1)."""
     after = next((i for i, loss in enumerate(losses) if loss <= level), None)
     if not after:
         return None if after is None else float(steps[0])
@@ -84,22 +84,22 @@ def _step_below(steps: Sequence[int], losses: Sequence[float], level: float) -> 
 
 
 def unlearnt_step(steps: Sequence[int], losses: Sequence[float]) -> float | None:
-    """Return the step of the lowest loss, if the loss is clearly higher at the end; None where it is not."""
+    """Return the step of the lowest loss if the loss is clearly higher at the end, else None."""
     best = int(np.argmin(losses))
     return float(steps[best]) if losses[-1] - losses[best] >= _LEAST_GAIN else None
 
 
 def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequence[float]) -> float | None:
-    """Return the step from which on the loss on the images stays clearly below that on a sample; None if it does not.
+    """Return the step from which the loss on the images stays clearly below the loss on a sample; None if never.
 
-    From there on the network uses what the sample does not share with the images.
+    After this step the network uses statistics that the sample does not share with the images.
     """
     first = crossing(steps, np.asarray(of_images) + _LEAD, np.asarray(losses))
     return None if first is None else float(first)
 
 
 def samples_of(entry: Row) -> dict[str, list[Curve]]:
-    """Return what each seed's network did on a sample along its training, by the sample's name."""
+    """Return steps, losses and agreement of each seed's network on each sample, by the sample's name."""
     names = next((result.counterparts or {} for result, _ in entry["members"].values()), {})
     return {name: [_curve(result.counterparts[name], s) for result, s in entry["members"].values()] for name in names}
 
@@ -133,7 +133,7 @@ def _rows(entry: Row) -> Iterator[dict[str, Any]]:
 
 
 def _column(heading: str, name: str, form: str) -> Column:
-    """Return a column of mean and standard deviation over the seeds that have a value, and of their number."""
+    """Return a column with mean and standard deviation over the seeds that have a value, and the number of seeds."""
     shown = spread(heading, name, form)
 
     def text(row: Row) -> str:
@@ -168,10 +168,10 @@ def table_of(comparison: Comparison) -> Table:
 
 
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
-    """Draw losses over optimiser steps, a row of panels per eraser and a column per model.
+    """Draw losses over optimiser steps, with a row of panels per eraser and a column per model.
 
-    Each line is named once, in the last column. A dot marks the step at which half of the fall is reached
-    (`learnt_step`); on samples that share more than class means, `past_means_step`.
+    Each line is named once, in the last column. A dot marks `learnt_step`, at which half of the fall is reached; on
+    samples that share more than class means it marks `past_means_step`.
     """
     erasers = [eraser for eraser in colours if any(entry["eraser"] == eraser for _, of in panels for entry in of)]
     with figure_at(path, WIDTH, 2.3 * len(erasers) + 0.6) as figure:
@@ -216,5 +216,5 @@ def _draw_losses(
 
 
 def _losses_at(steps: Sequence[int], curves: Sequence[Curve]) -> NDArray[np.float64]:
-    """Return each curve's losses at some of its steps, [S, E]."""
+    """Return each curve's losses at the given steps, [S, E]."""
     return np.array([[dict(zip(at, losses, strict=True))[step] for step in steps] for at, losses, _ in curves])

@@ -1,9 +1,8 @@
-"""Losses on counterparts of the test images along a training: when a network learns each order.
+"""Losses on counterparts of the test images during training, which show when a network learns each order.
 
-A counterpart shares some statistics with the test images, by class, and nothing else (`erasure.matched_samples`). While
-the loss on it falls like the loss on the images themselves, the network uses what they share; once it falls no more, or
-rises, the network uses what they do not share (Belrose et al. 2024, "Neural Networks Learn Statistics of Increasing
-Complexity").
+A counterpart shares only some statistics of each class with the test images (`erasure.matched_samples`). While the loss
+on it falls like the loss on the images, the network uses the shared statistics. Once it stops falling, or rises, the
+network uses others (Belrose et al. 2024, "Neural Networks Learn Statistics of Increasing Complexity").
 """
 
 import math
@@ -26,12 +25,12 @@ from train.ensemble import Ensemble, Weights
 from train.result import CounterpartResult
 from train.settings import TrainConfig
 
-DATA = "data"  # the test images themselves, among their counterparts
-VERSION = 1  # of how counterparts are drawn
+DATA = "data"  # name of the test images among their counterparts
+VERSION = 1  # of the code that draws counterparts
 
-_MOST = 2000  # test images, of more a seeded sample
-_GROWTH = 1.1  # of epochs from one evaluation to the next, from the tenth on: twenty to a decade
-_ORDERS, _DIRECTIONS = 4, 30  # of the spectrum
+_MOST = 2000  # largest number of test images; more are subsampled with a fixed seed
+_GROWTH = 1.1  # factor between the epochs of successive evaluations after the tenth: about twenty per decade
+_ORDERS, _DIRECTIONS = 4, 30  # number of orders and of directions in the spectrum
 
 Counterparts = Mapping[str, DeviceImages]
 
@@ -39,8 +38,8 @@ Counterparts = Mapping[str, DeviceImages]
 class CounterpartRow(NamedTuple):
     """Scores of one seed's network on one sample after `step` optimiser steps.
 
-    `agreement` is 1 less the total variation distance between the mean prediction for the images of a class and that
-    for their counterparts with this label, averaged over classes.
+    `agreement` is 1 minus the total variation distance between the mean predictions for the images and for the
+    counterparts of a class, averaged over classes.
     """
 
     seed: int
@@ -67,7 +66,7 @@ class CounterpartCurves:
         self._ensemble, self._epoch_steps = ensemble, epoch_steps
 
     def due(self, step: int) -> bool:
-        """Return whether step number `step`, counted from the start of the training, is one of those chosen."""
+        """Return whether losses are to be recorded at step number `step`, counted from the start of the training."""
         if not self.samples or (self.rows and self.rows[-1].step == step):
             return False
         if step <= self._epoch_steps and step & (step - 1) == 0:
@@ -103,7 +102,7 @@ class CounterpartCurves:
 
 
 def _epochs(last: int) -> set[int]:
-    """Return the numbers of the epochs up to `last` at whose end losses are noted."""
+    """Return the numbers of the epochs, up to `last`, after which losses are recorded."""
     chosen, epoch = set[int](), 1
     while epoch <= last:
         chosen.add(epoch)
@@ -114,15 +113,16 @@ def _epochs(last: int) -> set[int]:
 def draw_counterparts(
     experiment: Experiment[TrainConfig], dataset: ErasedDataset
 ) -> tuple[Counterparts, dict[str, dict[str, float]]]:
-    """Return test images and requested counterparts, on the experiment's device, and each one's order spectrum.
+    """Draw the requested counterparts of the test images, and compute the order spectrum of each sample.
 
-    Counterparts are drawn once, and kept in the cache.
+    Counterparts are drawn once, and stored in the cache.
 
     Returns:
-        Samples by name, `DATA` first; by the same names, z-scores of the class information in each order.
+        Samples on the experiment's device by name, with the test images as `DATA` first; and z-scores of the class
+        information in each order, by the same names.
 
     Raises:
-        ValueError: a class with too few test images.
+        ValueError: a class has too few test images.
     """
     names = experiment.config.counterparts
     if not names:
@@ -151,7 +151,7 @@ def draw_counterparts(
 def results_of(
     rows: Sequence[CounterpartRow], spectra: Mapping[str, Mapping[str, float]], seeds: Sequence[int]
 ) -> dict[str, CounterpartResult] | None:
-    """Return what result.json holds of these rows, by sample; None without any."""
+    """Return the content of result.json for these rows, by sample; None if there are no samples."""
     results = dict[str, CounterpartResult]()
     for name, z_scores in spectra.items():
         of_seeds = [sorted(row for row in rows if row.sample == name and row.seed == seed) for seed in seeds]

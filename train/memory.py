@@ -1,4 +1,4 @@
-"""Memory of a training: the CPU keeps it from step to step, and an error says what to lower when it runs out."""
+"""Memory of a training: freed memory is kept for the next step, and an error names the setting to lower."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameters
-_KEEP_FREE, _LARGEST_KEPT = 2**31 - 1, 2**25  # bytes; the latter is glibc's largest
+_KEEP_FREE, _LARGEST_KEPT = 2**31 - 1, 2**25  # bytes; 2**25 is the largest value that glibc allows
 
 
 def keep_freed_memory() -> None:
@@ -24,7 +24,7 @@ def keep_freed_memory() -> None:
 
 
 class MemoryExhaustedError(RuntimeError):
-    """Too little memory for what the settings ask for."""
+    """Too little memory for the settings."""
 
 
 @contextlib.contextmanager
@@ -32,8 +32,8 @@ def advice(doing: str, **settings: int | str) -> Iterator[None]:
     """Turn a failed allocation into an error that names the training settings to lower.
 
     Args:
-        doing: what the memory was needed for.
-        settings: options of `conf/train` that determine how much is allocated, with their values.
+        doing: purpose of the memory, for the message.
+        settings: options of `conf/train` that determine the amount of memory, with their values.
 
     Raises:
         MemoryExhaustedError: no memory is left on the device, or on the host.

@@ -19,7 +19,7 @@ from train.epoch_trainer import Fit
 from train.settings import TrainingConfig, TrainSettings
 from train.stacking_rule import Stacking, choose, step_multiply_adds
 
-WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
+WEIGHTS = "weights.safetensors"  # stacked weights [S, ...] by name, each seed's at its lowest validation loss
 
 log = logging.getLogger(__name__)
 C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of an experiment
@@ -53,11 +53,11 @@ class PreparedTraining(Prepared[C_co]):
         return stacking
 
     def checkpoints(self, run: Run) -> Checkpoints:
-        """Return the place of the run's unfinished trainings."""
+        """Return the checkpoints of the run's unfinished trainings."""
         return Checkpoints(run.directory, self.settings.checkpoint_every_s, run.require_lease)
 
     def save_weights(self, run: Run, fitted: Fit) -> None:
-        """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
+        """Save every seed's best weights after training on everything as `WEIGHTS` in the run's directory."""
         run.require_lease()
         about = {"seeds": list(self.seeds), "model": self.experiment.model_identity}
         save_tensors(run.directory / WEIGHTS, fitted.best, about)
@@ -69,7 +69,7 @@ class PreparedTraining(Prepared[C_co]):
 
 
 def load(experiment: Experiment[C_co]) -> PreparedTraining[C_co]:
-    """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
+    """Erase the dataset or read it from the cache, copy it to the device, and build the architecture."""
     dataset, settings = erased(experiment), experiment.config.train
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=experiment.source.flip, device=experiment.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)

@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from train.randomness import epoch_steps
 from train.settings import TrainSettings
 
-_EPOCHS = 100  # of CIFAR-10's 48,976 images networks trained 87 to 600; of a fifth of them 75 to 380
+_EPOCHS = 100  # networks trained 87 to 600 epochs on CIFAR-10's 48,976 images, and 75 to 380 on a fifth of them
 
 
 class TrainingProgress:
-    """The share of a run's trainings that is done, in optimiser steps; it never falls.
+    """The finished share of a run's optimiser steps, which never decreases.
 
-    Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, but at least
-    twice and at most ten times the patience. The others are expected to take as many epochs as the longest so far, but
-    at least their patience.
+    Early stopping makes the length of a training unknown. The first training is expected to take 100 epochs, but at
+    least twice and at most ten times the patience. Later trainings are expected to take as many epochs as the longest
+    so far, but at least their patience.
 
     Args:
-        sizes: training examples of each training.
-        settings: of all.
+        sizes: number of training examples of each training.
+        settings: settings of all trainings.
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
-        if settings.protocol == "published":  # it counts patience in epochs, and repeats no small training set
+        if settings.protocol == "published":  # patience in epochs, and no repetition of small training sets
             self._steps = list(sizes)  # of one image
             self._patience = [float(settings.published.patience_epochs)] * len(sizes)
         else:
@@ -31,7 +31,7 @@ class TrainingProgress:
         self._longest, self._shown = settings.max_epochs, 0.0
 
     def finish(self, i: int, epochs: int) -> None:
-        """Note how many epochs training number `i` took."""
+        """Record the number of epochs that training number `i` took."""
         self._epochs[i] = epochs
 
     def share(self, i: int, epoch: float, left: float) -> float:

@@ -1,4 +1,4 @@
-"""Learning rates, β₁ and warm-up of the paper's code: the values of `train=published`, by model and eraser."""
+"""Learning rates, β₁ and warm-up of the paper's code by model and eraser, for `train=published`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ _WARMUP_STEPS = {"mlp": 1000, "lenet": 0, "lenet_published": 0, "convnextv2": 0,
 
 
 def with_published_rates(train: Options, model: str, eraser: str) -> Options:
-    """Return options of `conf/train` with numbers for "published": of `lr`, `betas` and `warmup_steps`.
+    """Return options of `conf/train`, with "published" replaced by numbers in `lr`, `betas` and `warmup_steps`.
 
     Args:
         train: the options.

@@ -1,4 +1,4 @@
-"""All randomness of a training, derived from its seeds: one explicit generator per member and purpose."""
+"""The random draws of a training, each from an explicit generator of one member and purpose."""
 
 import hashlib
 import math
@@ -16,8 +16,8 @@ _PURPOSES = ("order", "views", "stochastic depth")
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
     """Create the CPU generator of one seed and one purpose, e.g. `generator(3, "order", 642)`.
 
-    Generators of different purposes are independent: a draw depends neither on how often another generator was used,
-    nor on what else runs, nor on the device.
+    Generators of different purposes are independent. A draw does not depend on the use of other generators, on other
+    computations, or on the device.
     """
     name = "/".join(map(str, (seed, *purpose)))
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
@@ -44,9 +44,9 @@ class Draws(NamedTuple):
     """The random draws of one epoch of S members, step by step.
 
     Attributes:
-        positions: in the training set, [steps, S, B].
-        views: crops and flips, [steps, S, B].
-        factors: of `models.stochastic_depth.StochasticDepth`, [steps, S, layers, B].
+        positions: positions in the training set, [steps, S, B].
+        views: numbers of crops and flips, [steps, S, B].
+        factors: factors of `models.stochastic_depth.StochasticDepth`, [steps, S, layers, B].
     """
 
     positions: Tensor
@@ -55,18 +55,18 @@ class Draws(NamedTuple):
 
 
 class EpochOrder:
-    """The random draws of all epochs, each member's from its own generators: order, views, dropped branches.
+    """The random draws of all epochs (order, views and dropped branches), from each member's own generators.
 
-    A training set of n examples is cut into the fewest equal batches of at most `batch_size`. The few examples that
-    are left over miss this pass; the next one draws anew. Batches of one size, drawn on the CPU, make an epoch the
-    same on every device.
+    A training set of n examples is cut into the fewest equal batches of at most `batch_size`. The remaining examples
+    are skipped in this pass; every pass draws a new order. Epochs are the same on every device, because batches have
+    one size and are drawn on the CPU.
 
     Args:
         seeds: one per member.
         n: examples in a member's training set.
-        num_views: crops and flips to draw from.
-        settings: batch size, and least number of steps in an epoch.
-        rates: at which the model's layers of stochastic depth drop branches.
+        num_views: number of combinations of crop and flip.
+        settings: training options, for batch size and smallest number of steps in an epoch.
+        rates: drop rates of the model's layers of stochastic depth.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class EpochOrder:
         self._before = self._states()
 
     def draw(self, members: Sequence[int], device: torch.device) -> Draws:
-        """Draw one epoch of some members, and copy it to the device at once."""
+        """Draw one epoch for these members, and copy it to the device in one piece."""
         self._before = self._states()
         return stacked(
             (self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members), device
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return the generators' states, [S, bytes] by purpose, with which `restore` draws the latest epoch again."""
+        """Return the generators' states before the latest epoch, [S, bytes] by purpose, for `restore`."""
         return self._before
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Make the next draw repeat the last one of the order with this state."""
+        """Make the next draw repeat the epoch before which this state was taken."""
         for purpose, sources in self._generators.items():
             for source, state in zip(sources, tensors[purpose], strict=True):
-                source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
+                source.set_state(state.clone())  # copied, as torch reads from the start of a tensor's storage
 
     def _states(self) -> dict[str, Tensor]:
         return {purpose: torch.stack([g.get_state() for g in sources]) for purpose, sources in self._generators.items()}

@@ -1,4 +1,4 @@
-"""The result of `python -m train`, as result.json holds it."""
+"""The result of `python -m train` in result.json."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class CounterpartResult(Part):
-    """Predictions of a sample along a training: for each seed, a value per step (`train.matched_sample_losses`).
+    """Scores on a sample during training, with a list over steps for each seed (`train.matched_sample_losses`).
 
     Attributes:
-        z_scores: z-score of the sample's class information in each order, by "order 1", ...
+        z_scores: z-score of the sample's class information in each order; keys are "order 1", ...
         step: optimiser steps taken.
         loss_bits: mean cross-entropy per label.
         accuracy: share of correct predictions.

@@ -11,12 +11,12 @@ from torch import Tensor
 
 _EPS = 1e-8
 _BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch stay in cache
-_LARGE = 2**18  # elements from which a gradient is read in place instead of being gathered with others
+_LARGE = 2**18  # smallest number of elements for which a gradient is read in place, not gathered with others
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Neighbours in the flat buffer that share a learning rate: one large parameter, or several small ones."""
+    """Adjacent parameters in the flat buffer with one learning rate: one large parameter, or several small ones."""
 
     start: int
     stop: int
@@ -29,25 +29,25 @@ class ScheduleFree:
 
     Results equal those of `schedulefree.AdamWScheduleFree` to rounding. Parameters and their states lie side by side in
     flat buffers, so that a step takes few kernels. The library's `eval()` and `train()` rewrite the weights in place
-    and are not exact inverses. Here the averaged sequence x is computed apart from the training sequence y, so reading
-    x changes nothing.
+    and are not exact inverses. Here the averaged sequence x is computed separately from the training sequence y, so
+    reading x changes nothing.
 
-    The training loop uses `weights`, `step`, `averaged`, `keep_members`, `state` and `restore`, and for compiled steps
-    `next_coefficients` and `compiled_step`. An optimizer that replaces this one in `train.trainer.Trainer` needs them.
+    An optimizer that replaces this one in `train.trainer.Trainer` needs `weights`, `step`, `averaged`, `keep_members`,
+    `state` and `restore` and, for compiled steps, `next_coefficients` and `compiled_step`.
 
     Attributes:
         weights: y by name, leaves of autograd that `step` updates in place.
 
     Args:
         parameters: initial values by name; copied.
-        learning_rates: factor on `lr` per name; 1 for all by default.
+        learning_rates: factors on `lr` by name; 1 by default.
         lr: learning rate after warm-up.
         betas: β₁ and β₂.
-        weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
-            so that the time over which weights are forgotten does not depend on width.
+        weight_decay: decoupled weight decay. Every parameter shrinks by `lr` × `weight_decay` per step, regardless of
+            its factor, so that the time constant of the decay does not depend on width.
         warmup_steps: steps over which learning rates rise linearly from zero.
-        average_power: r; the k-th iterate has weight k^r in the average x. 0 weighs all alike; later iterates should
-            weigh more where the loss changes during training, as it does when examples are added.
+        average_power: r; the k-th iterate has weight k^r in the average x. All have equal weights for r = 0. Use a
+            larger r if the loss function changes during training, as it does when examples are added.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ScheduleFree:
             z.sub_(scratch, alpha=lr * factor * root)
 
     def next_coefficients(self) -> Tensor:
-        """Count a step, and return its coefficients for `compiled_step` on the device, [learning rates, 5]."""
+        """Count a step, and return its coefficients for `compiled_step`, [learning rates, 5], on the device."""
         (beta1, _), factors = self._betas, sorted({*self._factors.values()})
         lr, c, root = self._next_rates()
         rows = [
@@ -103,7 +103,7 @@ class ScheduleFree:
 
         Args:
             gradients: in the order of the parameters.
-            coefficients: of this step, from `next_coefficients`.
+            coefficients: coefficients of this step, from `next_coefficients`.
         """
         rows = dict(zip(sorted({*self._factors.values()}), coefficients, strict=True))
         for y, z, v, gradient, factor in self._blocks(gradients):
@@ -125,7 +125,7 @@ class ScheduleFree:
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """Return the averaged weights x by name, as a copy, in the order of the parameters."""
+        """Return a copy of the averaged weights x by name, in the order of the parameters."""
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
@@ -201,7 +201,7 @@ class ScheduleFree:
 
 
 def _update(y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, coefficients: Tensor, beta2: float) -> None:
-    """Update a block in place, in one pass over memory where it is compiled."""
+    """Update a block in place; the compiled function passes over memory once."""
     c, eps, decay, toward_x, toward_z = coefficients.unbind()
     v.lerp_(gradient * gradient, 1 - beta2)
     change = gradient / (v.sqrt() + eps) + decay * y

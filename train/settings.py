@@ -18,11 +18,11 @@ class PublishedSettings:
 
     Args:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
-        backtrack: set weights and optimizer state back to the best after every epoch without improvement.
-        share_saved_state: after a reset the optimizer overwrites z and v of the saved state, as it does after PyTorch's
-            `Optimizer.load_state_dict`. Of several epochs without improvement in a row, only the first is then undone
-            in z and v; the weights are reset after each.
-        round_losses: round losses to bfloat16, as precision=bfloat16 does, whatever the precision of the weights.
+        backtrack: whether to reset weights and optimizer state to the best after every epoch without improvement.
+        share_saved_state: whether the optimizer, after a reset, overwrites z and v of the saved state, as it does after
+            PyTorch's `Optimizer.load_state_dict`. In a series of epochs without improvement, z and v are then reset
+            only after the first; the weights are reset after each.
+        round_losses: whether to round losses to bfloat16, as precision=bfloat16 does, for any precision of the weights.
     """
 
     patience_epochs: AtLeast1 = 100
@@ -33,39 +33,40 @@ class PublishedSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """Training options; their ranges hold wherever a configuration is checked.
+    """Training options, the fields of `conf/train`.
 
     Args:
-        lr: schedule-free AdamW's learning rate, after warm-up. In YAML files `lr`, `betas` and `warmup_steps` may also
-            be "published": the number of the paper's code for the model and eraser (`train.published_rates`).
+        lr: learning rate of schedule-free AdamW, after warm-up. In YAML files, `lr`, `betas` and `warmup_steps` may be
+            "published", which stands for the number in the paper's code for this model and eraser
+            (`train.published_rates`).
         betas: AdamW's β₁ (interpolation between the averaged and the fast weights) and β₂.
-        weight_decay: decoupled, times the learning rate.
+        weight_decay: decoupled weight decay, multiplied by the learning rate.
         warmup_steps: optimiser steps over which the learning rate rises linearly from zero.
         batch_size: upper bound; a training set is cut into equal batches of at most this size.
-        max_epochs: hard end of a training.
-        patience_steps: optimiser steps without improvement on the validation split after which a member stops; the
-            same at every training size.
-        plateau_steps: patience, if larger, while the training loss has not fallen yet (`MemberCurve.plateau_epochs`);
+        max_epochs: maximum number of epochs.
+        patience_steps: optimiser steps without improvement on the validation split after which a member stops, for
+            every training size.
+        plateau_steps: minimum patience before the training loss has fallen (`MemberCurve.plateau_epochs`).
             `patience_steps` count from the end of this plateau. Training on erased data starts with a plateau, which
             does not show whether the network will learn later.
-        min_improvement_bits: smaller improvements do not reset the patience; the best weights are those of the lowest
-            validation loss all the same.
+        min_improvement_bits: smallest improvement that resets the patience. The best weights are those of the lowest
+            validation loss in any case.
         eval_every: epochs between evaluations on the validation split.
-        min_epoch_steps: a small training set is repeated until an epoch has this many steps, which limits the share of
-            time spent on evaluation.
-        crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
-        precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
-            A run's identity contains the precision that "auto" resolved to. Evaluation is always in float32.
+        min_epoch_steps: minimum number of steps in an epoch. A small training set is repeated to reach it, which limits
+            the share of time spent on evaluation.
+        crop_padding: fraction of their side by which images are padded for random crops (the paper: 0.125).
+        precision: precision of training: "float32", "bfloat16" (autocast), or "auto", which takes bfloat16 on a GPU and
+            float32 elsewhere. A run's identity contains the resolved precision. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
-        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
+        stack: "all" trains all seeds in one stacked network, "one" trains them one after another, and "auto" chooses by
             architecture, image size and device (`train.stacking_rule`). Results agree to floating-point reordering.
-        compile: compile forward pass, backward pass and update by `torch.compile`. Results are equal to rounding; each
-            shape of a batch is compiled first, which takes seconds to minutes. "auto" currently means false: compiled
-            steps were not measured on a GPU yet (`scripts.benchmarks.train`).
-        protocol: "standard", ours, or "published", the procedure of the paper's code, for `python -m mdl` alone. The
-            latter uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding`,
-            `precision` (for weights and optimizer as well), and `published`.
-        published: options of that procedure.
+        compile: whether to compile forward pass, backward pass and update by `torch.compile`. Results are equal to
+            rounding. Each shape of a batch is compiled on first use, which takes seconds to minutes. "auto" currently
+            means false, as compiled steps have not been measured on a GPU (`scripts.benchmarks.train`).
+        protocol: "standard" for our procedure, or "published" for that of the paper's code, in `python -m mdl` only.
+            "published" uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding`,
+            `precision` (also for weights and optimizer), and `published`.
+        published: options of the published procedure.
         checkpoint_every_s: seconds between checkpoints within a training.
     """
 
@@ -91,7 +92,7 @@ class TrainSettings:
 
 
 def num_held_out(n: int) -> int:
-    """Return the number of examples held out of n for early stopping where there is no validation split: a tenth."""
+    """Return the number of n examples to hold out for early stopping without a validation split: a tenth."""
     return max(1, n // 10)
 
 
@@ -102,10 +103,10 @@ class TrainingConfig(Config):
     train: TrainSettings
 
     def with_precision(self) -> Self:
-        """Return the configuration with `train.precision` resolved, never "auto".
+        """Return the configuration with `train.precision` "auto" resolved.
 
         Raises:
-            ValueError: a device that is not there.
+            ValueError: the device does not exist.
         """
         from harness.device_and_precision import pick_precision
 
@@ -114,7 +115,7 @@ class TrainingConfig(Config):
 
     @classmethod
     def resolved(cls, options: Options) -> Options:
-        """Return a configuration with the numbers of `train.published_rates` where the training options name them."""
+        """Return a configuration with "published" training options replaced by those of `train.published_rates`."""
         match options:
             case {"train": dict() as train, "model": {"name": model}, "eraser": {"name": eraser}}:
                 return options | {"train": with_published_rates(train, str(model), str(eraser))}
@@ -126,8 +127,8 @@ class TrainConfig(TrainingConfig):
     """The configuration of `python -m train`.
 
     Args:
-        counterparts: samples that share some statistics with the test images, whose losses are followed along the
-            training (`train.matched_sample_losses`); None for none.
+        counterparts: names of samples that share some statistics with the test images. Losses on them are recorded
+            during training (`train.matched_sample_losses`). None records nothing.
     """
 
     counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = later(None)

@@ -1,8 +1,8 @@
-"""The rule by which seeds train in one stacked network or one after another: architecture, image size, device.
+"""The rule that decides, by architecture, image size and device, whether seeds train stacked or one after another.
 
 Stacked layers save kernel launches and interpreter time, but on a CPU the batched products of large layers are slower
-than plain ones. The rule comes from measurements (docs/benchmarks.md). It is not timed at run time, because stacking
-changes the last digits of a result: a rerun on a busier machine must make the same choice.
+than plain ones. The rule comes from measurements (docs/benchmarks.md). Nothing is timed at run time, because stacking
+changes the last digits of a result, and a rerun on a busier machine must make the same choice.
 """
 
 import copy
@@ -18,17 +18,17 @@ from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
 
-LARGEST_STACKED = 300_000  # multiply-adds of a forward pass of one example, on a CPU
+LARGEST_STACKED = 300_000  # most multiply-adds in one example's forward pass for stacking on a CPU
 _HOW = {"all": "in one network", "one": "one after another"}
 
 
 @dataclass(frozen=True)
 class Stacking:
-    """The number of seeds that train at once, and the reason.
+    """The number of seeds that train at once, and the reason for it.
 
     Attributes:
-        stack: seeds in one network.
-        why: one line.
+        stack: number of seeds in one network.
+        why: the reason in one line.
     """
 
     stack: int
@@ -45,13 +45,13 @@ class Stacking:
 
 
 def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: TrainSettings) -> Stacking:
-    """Decide how to train the members of an ensemble.
+    """Choose the number of members that train together.
 
     Args:
         ensemble: the architecture.
         members: number S of seeds.
         train: training split, for the image size and the device.
-        settings: `stack` decides, unless it is "auto".
+        settings: training options; `stack` decides unless it is "auto".
 
     Raises:
         ValueError: train.stack=all with a network that `torch.func.vmap` cannot run.
@@ -72,7 +72,7 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
 
 
 def _try_out(ensemble: Ensemble, train: DeviceImages) -> None:
-    """Take the gradients of two members on two examples.
+    """Compute the gradients of two members on two examples, as a test of `torch.func.vmap`.
 
     Raises:
         ValueError: `torch.func.vmap` cannot run the network.
@@ -107,7 +107,7 @@ def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
         weight = layer.get_parameter("weight")
         counts.append(weight.numel() * output.numel() // len(weight))
 
-    model = copy.deepcopy(model).eval()  # the statistics of a batch norm stay as they are
+    model = copy.deepcopy(model).eval()  # so that batch-norm statistics do not change
     for layer in model.modules():
         if isinstance(weight := getattr(layer, "weight", None), nn.Parameter) and weight.ndim > 1:
             layer.register_forward_hook(count)

@@ -18,30 +18,30 @@ from train.settings import TrainSettings
 from train.training_step import TrainingStep, training_step
 
 _FORMAT = 4  # version of the saved state; states of other versions are not restored
-# Bytes of images gathered at a time: they fit the CPU's caches, or outweigh the launch of a CUDA kernel.
+# Bytes of images gathered at a time: few enough for the CPU's caches, or enough to outweigh a CUDA kernel launch.
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}
 
 
 class Trainer(ABC):
     """A stack of members in training: their weights, their optimizer, and their progress.
 
-    A subclass is a procedure. It determines the examples of a round of steps, and what happens between two rounds:
-    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early, `mdl.replay_code.ReplayTrainer` codes the next
+    A subclass implements a procedure. It determines the examples of a round of steps, and the actions between rounds.
+    `train.epoch_trainer.EpochTrainer` trains in epochs and stops early. `mdl.replay_code.ReplayTrainer` codes the next
     labels before it learns them.
 
     Args:
         ensemble: the architecture.
         seeds: one per member.
-        initial: weights of the S members.
-        examples: what the members learn.
-        settings: of the optimizer, and batch size.
-        average_power: of `ScheduleFree`.
+        initial: initial weights of the S members.
+        examples: the training split.
+        settings: training options, for the optimizer and the batch size.
+        average_power: argument of `ScheduleFree`.
 
     Attributes:
         active: members that are still training, as positions in `seeds`.
         round: number of finished rounds: epochs, or batches of the replay code.
         step: number of steps taken in the current round.
-        before_step: called before every step. `Checkpoints.continued` sets it to a function that saves the state when
+        before_step: function called before every step. `Checkpoints.continued` sets it to one that saves the state when
             due, and that may raise.
     """
 
@@ -76,7 +76,7 @@ class Trainer(ABC):
 
         Raises:
             NonFiniteLossError: a training diverged.
-            MemoryExhaustedError: says which setting to lower.
+            MemoryExhaustedError: names the setting to lower.
         """
         while self.active:
             for losses in self._steps(self.begin_round()):
@@ -89,8 +89,7 @@ class Trainer(ABC):
         """Take the remaining steps of a round, without waiting for the device.
 
         Yields:
-            The members' losses [S] in nats on each step's batch, after the step. On a GPU the next step overwrites
-            them.
+            After each step, the members' losses [S] in nats on its batch. On a GPU the next step overwrites them.
         """
         with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
             for x, z, factors in self._batches(draws):
@@ -123,11 +122,11 @@ class Trainer(ABC):
         """Finish a round: evaluate, and keep the members that continue (`_keep`)."""
 
     def _keep(self, positions: Sequence[int]) -> None:
-        """Keep only the members at these positions among the active ones."""
+        """Keep only the active members at these positions."""
         self.active = [self.active[position] for position in positions]
         if self.active:
             self.optimizer.keep_members(torch.tensor(positions, device=self.examples.labels.device))
-        self._take_step = self._new_step()  # the weights have moved, or no graph is needed any more
+        self._take_step = self._new_step()  # the weights are now at other addresses, or no graph is needed
 
     def _new_step(self) -> TrainingStep:
         return training_step(self.ensemble, self.optimizer, compiled=self.settings.compile is True)
@@ -137,7 +136,7 @@ class Trainer(ABC):
         return not self.active
 
     def state(self) -> State:
-        """Return tensors by name and JSON-like values, from which `restore` continues with the same results."""
+        """Return the state for `restore`, as tensors by name and JSON-like values; it continues with equal results."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         own_tensors, own_values = self._own_state()
         return tensors | own_tensors, {
@@ -150,10 +149,10 @@ class Trainer(ABC):
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue from the state of a training with the same data and settings; return False if its members differ."""
+        """Continue from a state on the same data with the same settings; return False if members or version differ."""
         if values.get("members") != self._members:
             return False
-        self._keep(values["active"])  # members, which equal positions here: a new training has all members active
+        self._keep(values["active"])  # members are positions: all are active in a new training
         if self.active:
             self.optimizer.restore(tensors, values["optimizer"])
         self.round, self.step = values["round"], values["step"]
@@ -162,7 +161,7 @@ class Trainer(ABC):
 
     @property
     def _members(self) -> dict[str, Any]:
-        """The identity of the members: a saved state fits no others."""
+        """The identity of the members, which a saved state must match."""
         return {"format": _FORMAT, "procedure": type(self).__name__, "seeds": list(self.seeds)}
 
     @abstractmethod

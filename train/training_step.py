@@ -1,4 +1,4 @@
-"""A training step, launched as a whole: a small network spends its time on launching kernels, not in them."""
+"""A training step launched as a whole, because small networks spend their time on launching kernels."""
 
 import importlib.util
 import logging
@@ -18,21 +18,21 @@ log = logging.getLogger(__name__)
 Output = TypeVar("Output")
 TrainingStep = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, labels and factors to losses
 
-_FIRST_CALLS = 3  # run without a graph: in these, libraries choose kernels and allocate workspaces
+_FIRST_CALLS = 3  # number of calls without a graph, in which libraries choose kernels and allocate workspaces
 
 
 def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool = False) -> TrainingStep:
     """Return a function that takes one step and returns the members' losses [S].
 
-    On a GPU the gradients are captured as a CUDA graph. A compiled step is one graph, update included.
+    On a GPU the gradients are captured as a CUDA graph. For a compiled step, the graph includes the update.
 
     Args:
         ensemble: the architecture.
-        optimizer: holds the weights that are updated.
-        compiled: compile gradients and update by `torch.compile`.
+        optimizer: optimizer whose weights are updated.
+        compiled: whether to compile gradients and update by `torch.compile`.
 
     Raises:
-        ValueError: `compiled` without a compiler.
+        ValueError: `compiled` is true, and there is no compiler.
     """
     if compiled:
         require_compiler(next(iter(optimizer.weights.values())).device)
@@ -56,10 +56,10 @@ def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool
 
 
 def require_compiler(device: torch.device) -> None:
-    """Refuse train.compile=true where `torch.compile` has no compiler for the device.
+    """Refuse train.compile=true if `torch.compile` lacks a compiler for the device.
 
     Raises:
-        ValueError: names what is missing.
+        ValueError: the compiler is missing; the message names it.
     """
     if device.type == "cuda":
         missing = None if importlib.util.find_spec("triton") else "triton, which comes with PyTorch for CUDA"
@@ -71,14 +71,14 @@ def require_compiler(device: torch.device) -> None:
 
 
 class GraphedFunction(Generic[Output]):
-    """A function of tensors, captured as a CUDA graph for every shape of its inputs; on a CPU, the function itself.
+    """A function of tensors, captured as a CUDA graph for every shape of its inputs; on a CPU it is called directly.
 
     A graph launches the same kernels on the same memory, so results are the same. The function must not wait for the
-    device, and the other tensors that it uses must keep their memory. A function that cannot be captured is called
-    directly, and the log says so.
+    device. Tensors that it uses, other than its inputs, must keep their addresses. If the function cannot be captured,
+    a warning is logged, and it is called directly.
 
     Args:
-        function: takes tensors on one device.
+        function: function of tensors on one device.
 
     Attributes:
         enabled: whether functions are captured. Benchmarks and tests set it to False for comparison.
@@ -88,7 +88,7 @@ class GraphedFunction(Generic[Output]):
 
     def __init__(self, function: Callable[..., Output]) -> None:
         self._function = function
-        self._calls = Counter[Any]()  # by shapes
+        self._calls = Counter[Any]()  # number of calls by shapes
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Output]] = {}
 
     def __call__(self, *inputs: Tensor) -> Output:
@@ -117,7 +117,7 @@ class GraphedFunction(Generic[Output]):
             raise
         except RuntimeError as error:
             log.warning("training without a CUDA graph: %s", str(error).splitlines()[0])
-            # After a failed capture the device's generator behaves as if it still went on, until its state is replaced.
+            # After a failed capture the device's generator stays in capture mode until its state is replaced.
             unused = torch.Generator(device)
             unused.set_state(random_state)
             torch.cuda.default_generators[device.index].graphsafe_set_state(unused)

@@ -23,14 +23,14 @@ from train.settings import TrainConfig
 def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainResult:
     """Train every seed on the whole training split and return the result.
 
-    These trainings, and their weights, are those of the last size of a prequential run with the same options.
+    The trainings and their weights equal those of the last size of a prequential run with the same options.
     """
     warn_of_unlike_validation(
         prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
     )
     train = prepared.data["train"]
     images = prepared.dataset.splits["test"].images
-    with threads_for(images.numel() * images[0].numel()):  # class covariances
+    with threads_for(images.numel() * images[0].numel()):  # for class covariances
         counterparts, spectra = draw_counterparts(prepared.experiment, prepared.dataset)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)

@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 _SUFFIXES = (".npz", ".safetensors")
 _CHANNELS = (1, 3)
-_EXACT = 2**53  # up to which float64 represents all whole numbers
+_EXACT = 2**53  # float64 represents all whole numbers up to this one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays(Source):
     """Vectors [n, d] or images, and labels [n], from one .npz file (opened without pickle) or .safetensors file.
 
-    A vector is kept as d channels of one point, [n, d, 1, 1], so that everything written for images applies to it:
-    coordinates are standardised one by one for training, as channels are, and there is nothing to crop or flip. Its
-    values may be any numbers. Images are uint8, as in MedMNIST.
+    A vector is stored as d channels of one point, [n, d, 1, 1], so that code for images applies to it. Coordinates are
+    standardised one by one for training, as channels are, and there is nothing to crop or flip. Values of vectors may
+    be any numbers. Images are uint8, as in MedMNIST.
 
     Args:
         path: the file.
@@ -38,8 +38,8 @@ class Arrays(Source):
             classes are the distinct labels, in order.
         test_x_key: name of the array of examples held out for testing; None to hold out `test_fraction` of the others.
         test_y_key: name of the array of their labels.
-        names: text file with the name of each training example on a line, in order and without a header, for tables and
-            figures; None to number them.
+        names: text file with the names of the training examples for tables and figures, one per line, in order and
+            without a header; None to number the examples.
     """
 
     path: str
@@ -110,7 +110,7 @@ class Arrays(Source):
 
     @staticmethod
     def _lines(file: str) -> list[str]:
-        """Return the lines of a text file; a form feed or a separator of Unicode does not end one."""
+        """Return the lines of a text file; form feeds and Unicode separators do not end a line."""
         try:
             text = Path(file).expanduser().read_text(encoding="utf-8")  # reads \r\n as \n
         except (OSError, UnicodeDecodeError) as error:
@@ -233,7 +233,7 @@ def _read_npz(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, np.
 
 
 def _read_safetensors(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the same for a .safetensors file."""
+    """Return the names, shapes and types of arrays in a .safetensors file, as `_npz_headers` does."""
     with safe_open(path, framework="pt") as file:
         present = sorted(file.keys())
         return present, {key: _numpy(file.get_tensor(key)) for key in keys if key in present}

@@ -50,7 +50,7 @@ class ClassSubset(Source):
 
     @property
     def _notation(self) -> list[int | list[int]]:
-        """The classes as lists of labels, or a label for a class of one."""
+        """The classes, each as a list of labels, or as a label if it has only one."""
         return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
     def load(self) -> RawImages:
@@ -104,7 +104,7 @@ def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
 
 
 def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Return, for each split, the positions of its images in `raw`, the `whole_images` of a source, and the labels."""
+    """Return the positions of images in `raw` (the `whole_images` of a source) and their labels, by split."""
     numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)

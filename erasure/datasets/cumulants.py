@@ -21,11 +21,11 @@ class Cumulants(Source):
     Args:
         n: number of examples, half of each class.
         d: number of dimensions, at least four.
-        mean: means are plus and minus this, in standard deviations; 0 plants nothing.
-        covariance: variances are 1 plus and minus this, which is below 1.
-        skewness: third cumulants are plus and minus this, of a gamma distribution and its mirror image.
-        kurtosis: fourth cumulants are plus and minus this, at most 2: a mixture of normals of two variances, and one of
-            normals of two means.
+        mean: class means are plus and minus this value, in standard deviations; 0 plants nothing.
+        covariance: class variances are 1 plus and 1 minus this value, which must be below 1.
+        skewness: third cumulants are plus and minus this value, from a gamma distribution and its mirror image.
+        kurtosis: fourth cumulants are plus and minus this value, at most 2, from a mixture of normals with two
+            variances and a mixture of normals with two means.
         seed: seed of the examples and directions.
     """
 

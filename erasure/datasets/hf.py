@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 _TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
 _METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
-_MARK = "text:"  # before texts of a .csv file, of which none is a number or a missing value then, as 007 and NA are
+_MARK = "text:"  # prefix that keeps .csv texts such as 007 and NA from being read as numbers or missing values
 _SPLIT_WORDS = ["train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"]
 _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
     rf"(?:^|[-._ 0-9])(?:{'|'.join(_SPLIT_WORDS)})(?:[-._ 0-9]|$)"
@@ -97,7 +97,7 @@ class HuggingFaceTable(Source):
     def content(self) -> str:
         """Return a digest of the names and checksums of all files, independent of their folder.
 
-        If files have different class names these are included, because labels are then matched by name.
+        If files have different class names, the names are included, because labels are then matched by name.
         """
         location = self._location()
         checksums = hub_download.checksums(location)
@@ -143,7 +143,7 @@ class HuggingFaceTable(Source):
         return self._fetched
 
     def _builder(self) -> Any:
-        """Return the description of all splits by the `datasets` library; their files lie in the dataset's folder."""
+        """Return the `datasets` library's description of all splits, whose files lie in the dataset's folder."""
         with needs("hub"):
             import datasets  # takes three seconds
 
@@ -153,7 +153,7 @@ class HuggingFaceTable(Source):
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported by us
         with self._explained(self.train_split):
             _ = _configurations(location)  # refuses addresses, which the library would open
-            # a relative path may be the name of one of the library's readers: "csv"
+            # a relative path could be the name of one of the library's readers, such as "csv"
             where, files = (str(location.absolute()), None) if location.is_dir() else ("parquet", str(location))
             if (saved := _saved_files(location)) is not None:
                 where, files = "arrow", {split: [str(file) for file in listed] for split, listed in saved.items()}
@@ -276,7 +276,7 @@ class HuggingFace(HuggingFaceTable):
 
     Args:
         image_column: name of the column of images.
-        size: side in pixels that images are resized to; None where all have one size already.
+        size: side in pixels to which images are resized; None if all have the same size.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
     """
 
@@ -422,7 +422,7 @@ def _file_below(location: Path, name: str, where: str) -> Path:
     """Return the path of a file that a cell of a table names, relative to the dataset's folder.
 
     Raises:
-        ValueError: the file, or the target of a link, lies elsewhere, where it could be any private image.
+        ValueError: the file, or the target of a link, lies outside the folder and could be a private image.
     """
     folder = _folder(location).resolve()
     file = (folder / name).resolve()

@@ -20,7 +20,7 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
 
     Raises:
         FetchError: a file differs from its checksum on the hub.
-        Exception: errors of the library of the hub, without a network or an account.
+        Exception: errors of the hub's library, for example without a network or an account.
     """
     with needs("hub"):
         from huggingface_hub import HfApi, snapshot_download  # takes a second

@@ -83,7 +83,7 @@ class ImageFolder(Source):
         return Path(self.root).expanduser()
 
     def _folders(self) -> list[Path]:
-        """Return the folder of training images, and of held-out images if there is one, the first in order."""
+        """Return the folder of training images and, if there is one, the first folder of held-out images."""
         by_name = {path.name.lower(): path for path in sorted(self._root.glob("*")) if path.is_dir()}  # test, not Test
         train, held_out = ([by_name[name] for name in names if name in by_name] for names in (_TRAIN, _HELD_OUT))
         if not train:

@@ -16,7 +16,7 @@ from erasure.store.checked_files import fingerprint
 with needs("torchvision"):
     from torchvision.transforms.v2 import functional as F
 
-_SAMPLE_SEED = 0  # of `images_per_part`, as the selection does not depend on splits
+_SAMPLE_SEED = 0  # seed of `images_per_part`, because the selection does not depend on splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ class JoinedDatasets(Source):
         size: side in pixels to which all images are resized (bilinear, antialiased).
         channels: 3 for colour, with grey images repeated; 1 for grey, with colours converted to luminance
             (0.2989 R + 0.587 G + 0.114 B, as in torchvision).
-        images_per_part: maximum number of training and of test images (or of pooled images) of each part, a fixed
-            stratified sample for parts of very different size; None for all.
+        images_per_part: maximum number of training and of test images (or of pooled images) of each part, drawn as a
+            fixed stratified sample. It is meant for parts of very different size; None for all images.
 
     Raises:
         ValueError: no parts, or a number out of range.
@@ -47,7 +47,7 @@ class JoinedDatasets(Source):
     images_per_part: int | None
 
     version = 1
-    locations: ClassVar[tuple[str, ...]] = ("parts",)  # part of `content` by content, not by path
+    locations: ClassVar[tuple[str, ...]] = ("parts",)  # `content` identifies parts by content, not by path
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -115,7 +115,7 @@ class JoinedDatasets(Source):
 
 
 def _renumbered(raw: RawImages, names: tuple[str, ...]) -> RawImages:
-    """Return the images with labels in the order of `names`, where the classes have these names in another order."""
+    """Renumber labels to the order of `names` if the classes have the same names in another order."""
     if raw.class_names == names or sorted(raw.class_names) != sorted(names) or len(set(names)) < len(names):
         return raw
     order = torch.tensor([names.index(name) for name in raw.class_names])

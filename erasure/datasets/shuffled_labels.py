@@ -1,4 +1,4 @@
-"""A dataset with shuffled labels, of which a network can learn only what an eraser has added."""
+"""A dataset with shuffled labels, from which a network can learn only information that an eraser has added."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -15,8 +15,8 @@ class ShuffledLabels(Source):
     """The images of another dataset, with its labels in random order in each split (Zhang et al. 2017).
 
     An eraser that uses labels maps each class separately, also in held-out data. With classes that differ only by
-    chance, held-out accuracy shows whether networks detect these maps. Splits, flips and normalisation are set for this
-    dataset, whatever they are for the images.
+    chance, held-out accuracy shows whether networks detect these maps. Splits, flips and normalisation are the settings
+    of this dataset; those of `images` have no effect.
 
     Args:
         images: the dataset.
@@ -27,7 +27,7 @@ class ShuffledLabels(Source):
     label_seed: int
 
     version = 1
-    locations: ClassVar[tuple[str, ...]] = ("images",)  # part of `content` by content, not by path
+    locations: ClassVar[tuple[str, ...]] = ("images",)  # `content` identifies the images by content, not by path
 
     def content(self) -> str:
         """Return a digest of the images' content."""

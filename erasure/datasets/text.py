@@ -60,7 +60,7 @@ class MeanWordVectors(HuggingFaceTable):
 
     def content(self) -> str:
         """Return a digest of the files of texts and vectors."""
-        vectors = file_checksum(self._file())  # first: texts can be fetched, vectors cannot
+        vectors = file_checksum(self._file())  # vectors first: unlike texts, they cannot be fetched
         return fingerprint({"texts": super().content(), "vectors": vectors})
 
     def example_names(self, index: Tensor) -> list[str]:
@@ -109,7 +109,7 @@ def _words(text: str) -> list[str]:
 
 @functools.lru_cache
 def _word(joining: str) -> re.Pattern[str]:
-    """Return the pattern of words in which these characters, which `re` does not count as letters, may follow one."""
+    """Return the pattern of words in which these characters, which are no letters to `re`, may follow a letter."""
     return re.compile(rf"[^\W_](?:[^\W_]|[{re.escape(joining)}])*" if joining else r"[^\W_]+")
 
 

@@ -53,8 +53,8 @@ class AlfQleaceEraser(ProjectionEraser):
         """Fit from class moments.
 
         The differences are never formed: D_j acts on a vector through Σ_j and the thin factors of P. A norm takes a few
-        dozen such products, O(k d²) per direction. Projections lower all norms, so classes whose norm was below the
-        current largest norm need not be evaluated again.
+        dozen such products, O(k d²) per direction. Projections never raise a norm, so a class whose last computed norm
+        is below the largest current one need not be evaluated again.
 
         Args:
             moments: moments of the data to erase, with at least two examples per class.
@@ -83,7 +83,7 @@ class AlfQleaceEraser(ProjectionEraser):
 
 
 def _require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:
-    """Raise ValueError unless there is a valid limit for directions in `dim` dimensions, None if still unknown."""
+    """Raise ValueError unless there is a valid limit for directions in `dim` dimensions (None if unknown)."""
     if num_directions is None and target is None:
         raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")
     num_directions = None if num_directions is None else whole_number(num_directions, "num_directions")
@@ -127,11 +127,11 @@ class _Search:
         worst = self.bounds.index(max(self.bounds))
         v = self._complement(self.vectors[worst][None])
         self.removed = torch.cat([self.removed, v.mT / v.norm()], 1)
-        # start again, as the vector of the removed direction is projected out
+        # start again, because the class's vector is now projected out
         self.vectors[worst] = self._start
 
     def _differences(self, classes: Sequence[int], u: Tensor) -> Tensor:
-        """Return P (Σ_j - Σ̄) Pᵀ u of classes j and rows u [g, d]; P is LEACE, then orthogonal to removed directions."""
+        """Return P (Σ_j - Σ̄) Pᵀ u of classes j and rows u [g, d]; P is LEACE, then removal of the directions."""
         u = self._complement(u)
         u = u - (u @ self.leace.left) @ self.leace.right
         moved = [self.moments.multiply(j, row) for j, row in zip(classes, u, strict=True)]

@@ -21,9 +21,9 @@ from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
 
 _ROUNDS = 10  # of the relaxed transport from which L-BFGS starts
-_ORDINARY = -5, 10  # binary exponents of standard deviations of examples that L-BFGS takes as they are
+_ORDINARY = -5, 10  # binary exponents of standard deviations for which examples are not rescaled before L-BFGS
 _MARGIN = 1e-3  # distance of the start from the ends of the range, relative to it; a sigmoid has no slope at the ends
-_LEAST_EDIT = 1e-6  # weight of the edit relative to the largest weight, instead of 0: selects the nearest solution
+_LEAST_EDIT = 1e-6  # least weight of the edit, relative to the largest weight; it selects the nearest solution
 
 
 @dataclass(kw_only=True, repr=False)
@@ -47,8 +47,8 @@ class GradientEraser(TransductiveEraser):
         weights: w_mean, w_cov and w_edit; the default was tuned on CIFAR-10, pixels in 0..1.
         max_iterations: maximum number of iterations of L-BFGS per class.
         history: number of pairs of vectors that L-BFGS keeps, each twice as large as the images of a class.
-        low: lower end of the range of admissible values, such as 0 for pixels; None for no range. `rescale_range`
-            transforms the range with z-scored data.
+        low: lower end of the range of admissible values, such as 0 for pixels; None for no range. For z-scored data,
+            `rescale_range` transforms the range.
         high: upper end of the range; None for no range.
 
     Raises:
@@ -200,7 +200,7 @@ class GradientEraser(TransductiveEraser):
     def _minimise(
         self, loss: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, show: Callable[[int, float], None]
     ) -> Tensor:
-        """Minimise a loss, n times a mean with its gradient, over examples [n, d] within the range, from `start`."""
+        """Minimise `loss`, which returns n times a mean and its gradient, over examples [n, d] within the range."""
         ends = None if self.range is None else self.range.to(start)
         u = (start.clone() if ends is None else free(ends, start)).requires_grad_()
         optimizer = torch.optim.LBFGS(
@@ -275,7 +275,7 @@ def contains(ends: Tensor, x: Tensor) -> bool:
 
 
 def free(ends: Tensor, x: Tensor) -> Tensor:
-    """Return unconstrained numbers [n, d] whose sigmoid gives values in a range, moved slightly off its ends."""
+    """Return unconstrained numbers [n, d] whose sigmoid gives `x` in a range, moved slightly off its ends."""
     low, high = ends
     return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
 

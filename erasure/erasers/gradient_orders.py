@@ -67,7 +67,7 @@ class GradientOrdersEraser(GradientEraser):
     order_weight: float = 1e4
     start: QleaceEraser = field(init=False, repr=False)
     whitening: Tensor = field(init=False, repr=False)  # y = (x - m̄) whitening, [d, d], largest variance first
-    variances: Tensor = field(init=False, repr=False)  # of y where covariances are Σ*, [d]: 1 but for the damping
+    variances: Tensor = field(init=False, repr=False)  # of y if x has covariance Σ*, [d]; 1 except for the damping
     version = 3
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class GradientOrdersEraser(GradientEraser):
 
     def _target(self, moments: ClassMoments) -> Tensor:
         self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
-        return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
+        return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # the same for every class
 
     def _in_unit(self, unit: float) -> Self:
         other = super()._in_unit(unit)
@@ -180,7 +180,7 @@ class _Loss:
         return value, slope
 
     def _higher(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same for orders from four on, by kernels: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²."""
+        """Return loss and gradient of orders above three, by kernels: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²."""
         value, slope = kernel_sum(y, y, self.weights)
         value *= -1 / len(y)
         slope *= -2 / len(y)

@@ -1,4 +1,4 @@
-"""Gradient erasure as in the code of the paper's authors: it starts from LEACE, with norms in place of squares."""
+"""Gradient erasure of the paper's code, which starts from LEACE and minimises norms instead of their squares."""
 
 import logging
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class PublishedGradientEraser(GradientEraser):
         max_iterations: maximum number of iterations of L-BFGS per class.
         history: number of pairs of vectors that L-BFGS keeps.
         low: value of a black pixel.
-        high: value of a white one.
+        high: value of a white pixel.
 
     Raises:
         ValueError: as `GradientEraser`, or examples without a range.

@@ -14,8 +14,9 @@ from erasure.inputs import real_number
 from erasure.moments import ClassMoments
 from erasure.projection_eraser import ProjectionEraser, removed_columns
 
-# In layers after an erased one, whitened class means differed by at most 39 roundings of float64, most of them from the
-# sums. For float32 examples, whose sums are float64, it was 2. Both limits leave a factor of about ten or more.
+# In layers after an erased one, whitened class means differed by at most 39 roundings of float64, mostly those of the
+# sums. Means of float32 examples, summed in float64, differed by at most 2 roundings of float32. Both limits leave a
+# factor of about ten or more.
 _ROUNDINGS_OF_SUMS = 1000
 _ROUNDINGS_OF_EXAMPLES = 16
 
@@ -25,9 +26,9 @@ class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 
     W whitens the data and U spans the whitened cross-covariance with the concept. Any square root of Σ_xx gives the
-    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. It removes
-    k - 1 dimensions for k classes, and at most m for a concept with m columns. A warning is logged if these are all the
-    dimensions in which x varies.
+    same projection. With F Fᵀ = Σ_xx it is F U Uᵀ F⁺, which needs a Cholesky factor instead of an eigendecomposition.
+    It removes k - 1 dimensions for k classes, and at most m for a concept with m columns. A warning is logged if these
+    are all the dimensions in which x varies.
 
     The concept may be classes, real numbers [n] or [n, m], several labels per example, or a mapping of names to
     several concepts, which are then erased together (`ConceptMoments`).
@@ -62,7 +63,7 @@ class LeaceEraser(ProjectionEraser):
         """Fit from the moments of classes or of another concept.
 
         Args:
-            moments: at least two examples, and at least two of every class that has any.
+            moments: moments of at least two examples, and of at least two of every class that occurs.
             rank_tolerance: singular values of the whitened cross-covariance below this fraction of the largest count
                 as rounding error. It is relative because an absolute tolerance would leave class information in
                 low-contrast data. Directions in which class means differ by rounding alone are never removed
@@ -103,8 +104,9 @@ def span(whitened: Tensor, rank_tolerance: float, rank: int | None, real: Callab
     Args:
         whitened: the cross-covariance, [r, m].
         rank_tolerance: fraction of the largest singular value below which another counts as rounding.
-        rank: most directions; None for no limit.
-        real: which of some directions [r, s] exceed rounding by themselves, [s] booleans (`exceeds_rounding`).
+        rank: maximum number of directions; None for no limit.
+        real: function of directions [r, s] that returns which of them exceed rounding, [s] booleans
+            (`exceeds_rounding`).
     """
     directions, sizes, _ = torch.linalg.svd(whitened, full_matrices=False)
     significant = sizes > rank_tolerance * sizes[:1]
@@ -115,8 +117,8 @@ def span(whitened: Tensor, rank_tolerance: float, rank: int | None, real: Callab
 def exceeds_rounding(rows: Tensor, shifts: Tensor, moments: ClassMoments | ConceptMoments) -> Tensor:
     """Return whether class means differ by more than rounding in each direction, [s] booleans.
 
-    If the concept is erased already, all singular values of the whitened cross-covariance are rounding errors, and
-    none is small beside the largest.
+    If the concept is already erased, all singular values of the whitened cross-covariance are rounding errors of
+    similar size, which a tolerance relative to the largest cannot detect.
 
     Args:
         rows: directions that map x to unit variance, [s, d].
@@ -126,6 +128,6 @@ def exceeds_rounding(rows: Tensor, shifts: Tensor, moments: ClassMoments | Conce
     sizes = (moments.total.diagonal() + moments.mean.square()).sqrt()
     steps = max(_ROUNDINGS_OF_SUMS * torch.finfo(sizes.dtype).eps, _ROUNDINGS_OF_EXAMPLES * moments.epsilon)
     rounding = steps * (rows * sizes).norm(dim=1)  # in standard deviations, as are the differences
-    # Means of independent examples differ by about 1/√n, which is erased whatever their precision. In layers after an
-    # erased one, the rounding of bfloat16 moves means by 0.07/√n.
+    # Class means of independent examples differ by about 1/√n, and this is erased whatever the precision. In layers
+    # after an erased one, the rounding of bfloat16 moves means by 0.07/√n.
     return (rows @ shifts).square().mean(1).sqrt() > rounding.clamp(max=0.1 / math.sqrt(moments.n))

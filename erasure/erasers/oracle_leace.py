@@ -17,10 +17,10 @@ class OracleLeaceEraser(Eraser):
     """The smallest edit given the concept z: x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1).
 
     For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄, so every class is shifted to the global mean. For any other
-    concept it is the least-squares prediction of x from z, and the residual is kept.
+    concept this term is the least-squares prediction of x from z, and the residual is kept.
 
     Attributes:
-        means: class means m_j, [k, d], with m̄ for a class without examples; for a concept of m columns the slopes
+        means: class means m_j, [k, d], with m̄ for a class without examples. For a concept of m columns, the slopes
             (Σ_xz Σ_zz⁺)ᵀ, [m, d].
         constant: coordinates that vary only between classes, and are constant afterwards (`ProjectionEraser`).
         concept_mean: E z, [m]; None for classes.

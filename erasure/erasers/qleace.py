@@ -39,10 +39,10 @@ class ClassMapsEraser(Eraser):
 class QleaceEraser(ClassMapsEraser):
     """Quadratic LEACE (Quirke & Belrose 2025, Theorem 2.6): T_j(x) = A_j (x - m_j) + m̄, one map per class.
 
-    Every class is transported to the Bures-Wasserstein barycenter of the class covariances. If classes have different
-    ranks (constant pixels, fewer examples than pixels), no map can raise the rank of a class, and the target is a
-    covariance of the lowest rank. Class means and covariances are equal to rounding in either case. The edit is the
-    smallest possible if all classes have full rank. With limited rank the problem is not convex and the search is
+    Every class is transported to the Bures-Wasserstein barycenter of the class covariances. Classes may differ in rank,
+    because of constant pixels or of fewer examples than pixels. No map can raise the rank of a class, so the target is
+    then a covariance of the lowest rank. Class means and covariances are equal to rounding in either case. The edit is
+    the smallest possible if all classes have full rank. With limited rank the problem is not convex and the search is
     local, so a smaller edit may exist.
 
     Attributes:
@@ -122,7 +122,7 @@ class QleaceEraser(ClassMapsEraser):
 
 
 def _common_rank(factors: list[CovarianceFactor]) -> int:
-    """Return the lowest rank of a class covariance: the highest that all classes can be transported to."""
+    """Return the lowest rank of a class covariance, the highest rank to which all classes can be transported."""
     ranks = [factor.rank for factor in factors]
     lowest, highest = min(ranks), max(ranks)
     if lowest == 0:

@@ -22,18 +22,18 @@ _MAX_ROUNDS = 100
 
 @dataclass(frozen=True, repr=False)
 class TruncatedQleaceEraser(ClassMapsEraser):
-    """Reproduce the QLEACE of the paper's code, which keeps a different subspace for every class.
+    """A reproduction of the QLEACE in the paper's code, which keeps a different subspace for every class.
 
     The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16,
     shrinks class covariances, and drops every eigenvalue λ ≤ λ_max · d · ε from a pseudo-inverse square root. Images of
     class j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away.
-    Class means come out equal; class covariances do not. Each of the three can be switched off; without any of them
-    this is QLEACE. Use `QleaceEraser`, which is exact, unless you study their effects.
+    Class means come out equal; class covariances do not. Low precision, shrinkage and truncation can each be switched
+    off; without all three this is QLEACE. Use `QleaceEraser`, which is exact, unless you study their effects.
 
     Attributes:
         means: class means m_j, [k, d].
         maps: A_jᵀ, [k, d, d].
-        ranks: eigenvalues of each class covariance that the pseudo-inverse keeps.
+        ranks: number of eigenvalues of each class covariance that the pseudo-inverse keeps.
 
     Example:
         >>> import torch
@@ -73,11 +73,11 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         """Fit from class moments.
 
         Args:
-            moments: of the data to erase; at least two examples per class.
-            precision: of every matrix product; eigendecompositions are float64, rounded to this precision.
+            moments: moments of the data to erase, with at least two examples per class.
+            precision: dtype of every matrix product. Eigendecompositions are computed in float64 and rounded to it.
             shrinkage: shrink class covariances towards a multiple of the identity (Bodnar, Gupta & Parolya 2014).
             truncation: dtype whose ε sets the threshold below which eigenvalues are dropped; None for `precision`. With
-                "float64" only eigenvalues are dropped that are zero to its rounding.
+                "float64", only eigenvalues that are zero up to rounding are dropped.
 
         Raises:
             ValueError: a class with fewer than two examples, an option that is not one of these, or products of
@@ -112,7 +112,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave out `truncation` at its default: runs from before that option keep their ids."""
+        """Leave out `truncation` at its default, so that runs from before that option keep their ids."""
         return {key: value for key, value in options.items() if (key, value) != ("truncation", None)}
 
     @classmethod
@@ -148,7 +148,7 @@ def shrunk(covariance: Tensor, n: int) -> Tensor:
 
 
 def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, none negative, and eigenvectors: computed in float64, rounded to the matrix's dtype."""
+    """Return eigenvalues, none negative, and eigenvectors, computed in float64 and rounded to the matrix's dtype."""
     if not matrix.isfinite().all():
         raise _out_of_range(matrix.dtype)
     values, vectors = torch.linalg.eigh(matrix.double())
@@ -172,7 +172,7 @@ def _roots(matrix: Tensor, epsilon: float) -> tuple[Tensor, Tensor, int]:
 def _barycenter(covariances: list[Tensor], weights: Tensor, epsilon: float) -> Tensor:
     """Return the Bures-Wasserstein barycenter by the fixed point of Álvarez-Esteban et al. 2016 (equation 7).
 
-    It stops once the barycenter's loss falls by no more than the ε of its dtype, which rounding decides.
+    It stops once the loss falls by less than the ε of its dtype. Rounding decides in which round that happens.
     """
     barycenter = sum((w * c for w, c in zip(weights, covariances, strict=True)), torch.zeros_like(covariances[0]))
     average_trace = barycenter.trace()

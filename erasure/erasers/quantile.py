@@ -14,13 +14,13 @@ from erasure.projection_eraser import constant_columns
 
 @dataclass(frozen=True, repr=False)
 class QuantileEraser(Eraser):
-    """Map each coordinate of each class to a common distribution (Bolstad et al. 2003; docs/methods/quantile.md).
+    """A map of each coordinate of each class to a common distribution (Bolstad et al. 2003; docs/methods/quantile.md).
 
     A value x of class j is mapped to G(F_j(x)), where F_j is the cumulative distribution of the class in that
     coordinate and G a common quantile function. G is the mean of the quantile functions of the classes, weighted by
-    class size, which gives the smallest edit; or that of the uniform distribution on [0, 1], which gives F_j(x) itself.
-    F_j and G are linear between quantiles. Differences between classes across coordinates, such as correlations,
-    remain.
+    class size, which gives the smallest edit. Alternatively, G is the quantile function of the uniform distribution on
+    [0, 1], which gives F_j(x) itself. F_j and G are linear between quantiles. Differences between classes across
+    coordinates, such as correlations, remain.
 
     Attributes:
         quantiles: q evenly spaced quantiles of each class, [k, d, q].
@@ -53,7 +53,7 @@ class QuantileEraser(Eraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
-        """Not possible: raises ValueError."""
+        """Raise ValueError, because the fit needs examples."""
         raise ValueError(f"{cls.__name__} needs examples, not only their moments: call {cls.__name__}.fit(x, z)")
 
     @classmethod
@@ -111,7 +111,7 @@ def _quantiles(x: Tensor, levels: Tensor) -> Tensor:
 
 
 def _interpolated(x: Tensor, points: Tensor, values: Tensor) -> Tensor:
-    """Return the piecewise linear function through `points` and `values`, [d, q], at x [d, n]; the last of ties."""
+    """Return the piecewise linear function through `points` and `values`, [d, q], at x [d, n]; the last tie counts."""
     above = torch.searchsorted(points, x, right=True).clamp(1, points.shape[1] - 1)
     low, high = points.gather(1, above - 1), points.gather(1, above)
     fraction = ((x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)

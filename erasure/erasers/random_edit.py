@@ -35,7 +35,7 @@ class RandomEditEraser(Eraser):
 
     Attributes:
         directions: Q, [d, r] with orthonormal columns.
-        shares: diagonal of D, [r]: 1, less for the last direction.
+        shares: diagonal of D, [r]: 1 for all directions but the last, which may have less.
 
     Example:
         >>> import torch
@@ -80,7 +80,7 @@ class RandomEditEraser(Eraser):
             seed: seed of the draw.
 
         Raises:
-            ValueError: an unknown reference, an edit size below 0, or above 1, which no projection reaches, or examples
+            ValueError: an unknown reference, an edit size below 0 or above 1 (no projection exceeds 1), or examples
                 that do not vary.
         """
         cls.require_options(reference=reference, edit_size=edit_size)
@@ -114,8 +114,8 @@ def _require_edit_size(edit_size: float) -> None:
 def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:
     """Return E‖x' - x‖² / tr Σ_xx of an eraser that is affine on every class, from moments alone.
 
-    With x = m_j + F_j ξ and ξ of unit covariance, the change is that of m_j plus linear terms. One evaluation at m_j
-    and one per column of F_j give both.
+    With x = m_j + F_j ξ and ξ of unit covariance, the change of x is the change of m_j plus a term linear in ξ. One
+    evaluation at m_j and one per column of F_j give both.
     """
     edit = 0.0
     for j, weight in enumerate(moments.weights.tolist()):

@@ -66,8 +66,8 @@ class SplinceEraser(ProjectionEraser):
         Args:
             x: examples, [n, ...] or [..., d].
             z: concept to erase, in any form that `ConceptMoments` takes.
-            keep: task label y whose covariance with x is kept, likewise; None for none.
-            num_classes: k, where z holds classes and nothing is kept.
+            keep: task label y, in the same forms, whose covariance with x is kept; None for none.
+            num_classes: k, if z holds classes and nothing is kept.
             dim: values per example; all of x[0] by default.
             options: options of `from_moments`.
 

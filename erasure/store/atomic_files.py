@@ -20,10 +20,10 @@ class DiskFullError(OSError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success it is flushed to disk and renamed to `path`.
+    """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success its file is flushed and renamed to `path`.
 
-    The folder collects all files of a writer that is killed, as safetensors also writes a temporary file of another
-    name.
+    The folder collects all files of a writer that is killed, because safetensors also writes a temporary file under
+    another name.
 
     Raises:
         DiskFullError: no space is left; `path` is unchanged.
@@ -68,7 +68,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _where_supported() -> Iterator[None]:
-    """Ignore that a file system lacks an operation; other errors, such as EIO and ENOSPC, are raised."""
+    """Ignore errors of file systems that lack an operation; raise others, such as EIO and ENOSPC."""
     try:
         yield
     except OSError as error:

@@ -40,7 +40,7 @@ def sealed(values: Mapping[str, object]) -> str:
 
 
 def read_json(path: Path) -> Values:
-    """Read a file of `write_json`, in any layout of its text.
+    """Read a JSON file that `write_json` wrote, in any layout.
 
     Raises:
         DamagedFileError: no regular file, invalid JSON, no checksum, or a wrong one.
@@ -74,7 +74,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors that share no memory, which safetensors refuses; a matrix of one column shares its transpose's."""
+    """Return tensors without shared memory, as safetensors requires; a column can share memory with its transpose."""
     apart, used = dict[str, Tensor](), set[int]()
     for name, tensor in tensors.items():
         address = tensor.untyped_storage().data_ptr()
@@ -84,7 +84,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
-    """Load a file of `save_tensors`; raise DamagedFileError if it is truncated, another format, or altered."""
+    """Load a file of `save_tensors`; raise DamagedFileError if it is truncated, altered, or of another format."""
     with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name, tensor in tensors.items():

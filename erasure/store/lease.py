@@ -1,4 +1,4 @@
-"""A lock for shared file systems: a file with a heartbeat, which another process may take over when it stops.
+"""A lock for shared file systems: a file with a heartbeat. Another process may take over when the heartbeat stops.
 
 It needs exclusive creation and rename, but no `flock`, and does not compare the clocks of different machines. Its
 purpose is to save work. Correct results do not depend on it, because files are renamed into place whole.
@@ -33,8 +33,8 @@ class Lease:
 
     Args:
         path: the lock file, in an existing folder.
-        stale_after_s: seconds without a heartbeat after which a waiting process takes over. If the process of the
-            holder has ended on the same machine and in the same container, it takes over at once.
+        stale_after_s: seconds without a heartbeat after which a waiting process takes over. It takes over at once if
+            the holder's process has ended on the same machine and in the same container.
     """
 
     def __init__(self, path: Path, *, stale_after_s: float = DEFAULT_STALE_AFTER_S) -> None:
@@ -48,7 +48,7 @@ class Lease:
         self._beaten_at = 0.0
 
     def try_acquire(self) -> bool:
-        """Take the lease if it is free or its holder is gone; otherwise record its heartbeat and return False."""
+        """Take the lease if it is free or its holder is gone; otherwise record the heartbeat and return False."""
         if self._create():
             return True
         return self._holder_is_gone() and self._take_away() and self._create()

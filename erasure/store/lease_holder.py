@@ -1,7 +1,7 @@
 """The holder of a lease: its process, its last heartbeat, and whether the process has certainly ended.
 
-That a process has ended is visible at once only under the same kernel and in the same PID namespace. (Containers may
-share everything else, even the host name.) Otherwise it shows only when the heartbeat stops.
+Only processes under the same kernel and in the same PID namespace see at once that a process has ended. (Containers may
+share everything else, even the host name.) Others see only that the heartbeat stops.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ def parsed(content: str) -> dict:
 def _machine() -> dict[str, str]:
     """Return the host, boot and namespaces in which process numbers are valid; empty strings without /proc.
 
-    Start times depend on the time namespace, if the kernel has them.
+    Start times depend on the time namespace, if the kernel has time namespaces.
     """
     described = {"host": socket.gethostname(), "boot": "", "namespaces": ""}
     with contextlib.suppress(OSError):

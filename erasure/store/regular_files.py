@@ -22,7 +22,7 @@ class DamagedFileError(ValueError):
 
 
 class IrregularFileError(DamagedFileError):
-    """A file that is not regular or too large; `reason` states the problem without the path."""
+    """A file that is not regular or is too large; `reason` states the problem without the path."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} is {reason}")

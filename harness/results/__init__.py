@@ -1,6 +1,6 @@
-"""Finished runs as pandas frames, their comparison with the control, and the tables made of them.
+"""Finished runs as pandas frames, their comparison with the control, and tables.
 
-`load` and `compare` are the public way to the numbers (docs/tutorials/results.md).
+`load` and `compare` are the public functions (docs/tutorials/results.md).
 """
 
 from harness.results.comparison import compare

@@ -1,4 +1,4 @@
-"""Runs arranged for comparison: by command, dataset and setting, a row for each model and eraser."""
+"""Runs arranged for comparison: a table per command, dataset and setting, with a row per model and eraser."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -19,24 +19,25 @@ from harness.statistics import Difference, holm
 
 log = logging.getLogger(__name__)
 
-# differences to the control that all rows have: figures and other columns use them
+# differences to the control in every row, for figures and other columns
 _COMPARED = Compared("bits_per_label"), Compared("test_loss_bits")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one command, dataset and setting: the content of a table and of its figures.
+    """Runs of one command, dataset and setting: the content of a table and its figures.
 
     Attributes:
         names: the names of the table.
-        rows: a row per model and eraser. Erasers come in the order of `label_order`, model by model. A row has
-            `dataset`, `model` and `eraser` (`Label`), and `setting`;
-            the columns of `Results.runs`, each a list with a value per seed, where no seed counts twice;
-            `runs`, `unfinished` (`StoredRun`s); `members`, by seed the result that has it and its position there;
-            `curves`, by seed the loss curve of the training on everything, as far as there are any;
-            `is_control`, whether the model's other rows are compared with it;
-            `seeds_of_model`, how many seeds the rows of the model have, finished or not;
-            `bits_per_label_difference`, `test_loss_bits_difference` to the control (`with_differences`).
+        rows: one row per model and eraser, sorted by model and then by eraser (`label_order`). A row has
+            `dataset`, `model`, `eraser` (all `Label`) and `setting`;
+            the columns of `Results.runs`, each a list with one value per distinct seed;
+            `runs` and `unfinished`, lists of `StoredRun`;
+            `members`, for each seed a result and the seed's position in it;
+            `curves`, for each seed the loss curve of the training on everything, if there is one;
+            `is_control`, whether it is the control of the model's other rows;
+            `seeds_of_model`, the number of seeds in all rows of the model, finished or not;
+            `bits_per_label_difference` and `test_loss_bits_difference` to the control (`with_differences`).
     """
 
     names: TableNames
@@ -44,7 +45,7 @@ class Comparison:
 
     @property
     def finished(self) -> list[Row]:
-        """The rows of which something has finished."""
+        """The rows with at least one finished run."""
         return [row for row in self.rows if row["runs"]]
 
     @property
@@ -57,18 +58,18 @@ class Comparison:
 
     @property
     def controls(self) -> dict[Label, Row]:
-        """The row of each model with which its others are compared."""
+        """The control row of each model."""
         return {row["model"]: row for row in self.rows if row["is_control"]}
 
 
 def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
-    """Arrange runs of any commands by command, dataset and setting, a row per model and eraser.
+    """Arrange runs of any commands by command, dataset and setting, with a row per model and eraser.
 
-    A label is the part's name, and the fewest options that tell it from others of the name.
+    A label is a part's name with the fewest options that distinguish it from others of the same name.
 
     Args:
         runs: the runs of a sweep, or those read from folders.
-        note: called with a line on each run or file that is left out.
+        note: called with one line on each run or file that is left out.
     """
     return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(runs)]
 
@@ -79,7 +80,7 @@ def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:
 
 
 def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]:
-    """Return the runs of a table as rows by model and eraser, compared with the control of their model."""
+    """Return the runs of a table as rows by model and eraser, with differences to the control of their model."""
     cells: dict[tuple[Label, Label], list[StoredRun]] = {}
     for model, eraser, run in _newest(runs, note):
         cells.setdefault((model, eraser), []).append(run)
@@ -105,7 +106,7 @@ def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
-    """Return model, eraser and run in the order of rows; of runs that differ in code alone or nothing, the newest."""
+    """Return model, eraser and run in the order of rows; keep only the newest of runs that differ at most in code."""
     models = labels([model_of_row(run.config, run.command) for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
@@ -128,7 +129,7 @@ def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, S
 
 
 def _note_changed_code(rows: Sequence[Row], note: Note) -> None:
-    """Note which rows are not compared with their control, as code has changed between them."""
+    """Note the rows that are not compared with their control because code has changed between them."""
     controls = {row["model"]: row["runs"] for row in rows if row["is_control"]}
     for row in rows:
         theirs = controls.get(row["model"], [])
@@ -138,14 +139,14 @@ def _note_changed_code(rows: Sequence[Row], note: Note) -> None:
 
 
 def with_differences(rows: Sequence[Row], compared: Iterable[Compared], note: Note = lambda _: None) -> list[Row]:
-    """Return all rows of a table with the differences that they lack, by name.
+    """Return all rows of a table, adding missing differences by name.
 
-    Each is a `Difference`, corrected by `holm` for the table, or None where nothing is compared.
+    Each value is a `Difference`, corrected by `holm` within the table, or None if there is nothing to compare.
 
     Args:
         rows: the rows.
-        compared: which differences.
-        note: called with a line on each damaged file of losses of test examples.
+        compared: the differences to add.
+        note: called with one line on each damaged file of losses on test examples.
     """
     lacking = [one for one in dict.fromkeys(compared) if any(one.name not in row for row in rows)]
     found = {one.name: _differences(rows, one, note) for one in lacking}
@@ -153,7 +154,7 @@ def with_differences(rows: Sequence[Row], compared: Iterable[Compared], note: No
 
 
 def _differences(rows: Sequence[Row], compared: Compared, note: Note) -> dict[int, Difference]:
-    """Return the corrected differences by position of the row."""
+    """Return the corrected differences by the positions of rows."""
     if compared.by == "eraser":
         shared, baseline = "model", [i for i, row in enumerate(rows) if row["is_control"]]
     else:
@@ -171,7 +172,7 @@ def _differences(rows: Sequence[Row], compared: Compared, note: Note) -> dict[in
 
 
 def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
-    """Return the runs of a row, and by seed their results and loss curves."""
+    """Return the runs of a row, and their results and loss curves by seed."""
     finished = [run for run in runs if run.result is not None]
     return {
         "runs": finished,
@@ -187,7 +188,7 @@ def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
 
 
 def label_order(label: Label) -> tuple[Any, ...]:
-    """Order by names, of erasers as by their colours with the control first; then by options, numbers by size."""
+    """Order by name (erasers as their colours, the control first), then by options, numbers by size."""
     names = list(usual_colours())
     position = names.index(label.name) if label.name in names else len(names)
     options = [(key, value if isinstance(value, int | float) else 0, str(value)) for key, value in label.options]

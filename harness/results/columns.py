@@ -1,6 +1,6 @@
-"""Columns of tables, each defined once: what a cell shows of a row, and what CSV has of it.
+"""Columns of tables, each of which defines the text of its cells and its values in the CSV.
 
-A row is one of a `Comparison` (`harness.results.arrange`). Columns of one command stand with that command.
+A row is one of a `Comparison` (`harness.results.arrange`). Columns of one command are defined with that command.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 from harness.results.run_labels import display_name
 from harness.statistics import Difference, Spread
 
-Row = Mapping[str, Any]  # by name a value for all seeds, or a list with one for each; None where unknown
+Row = Mapping[str, Any]  # by name, a value for all seeds or a list with one value per seed; None if unknown
 OverSeeds = Callable[[Sequence[Any]], Any]
-Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
+Record = dict[str, Any]  # values for CSV: unrounded numbers, with units in their names
 Trainings = Sequence[Literal["coding", "final"]]
 
 
@@ -23,8 +23,8 @@ class Compared(NamedTuple):
 
     Attributes:
         value: a column of numbers of `Results.runs`.
-        by: "eraser" for differences to the control of the same model, "model" for those to the first finished model
-            under the same eraser.
+        by: "eraser" for differences to the control of the same model, "model" for differences to the first finished
+            model under the same eraser.
     """
 
     value: str
@@ -46,18 +46,18 @@ _UNKNOWN = Difference(0.0, None, 1.0).record()
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a heading, and the text and the numbers of a row.
+    """A column of a table: a heading, and the text and numbers for each row.
 
     Attributes:
         heading: the text above the column.
-        text: a function that returns the cell of a row.
-        record: a function that returns what CSV has of a row; its first number orders the rows.
-        meaning: a sentence for the notes; empty where the heading suffices.
-        name: the argument of `--columns` that chooses the column. A column of `Results.runs` has the same name there;
-            CSV adds an ending where it has several numbers, such as `_mean` and `_std`.
-        trainings: the kinds of trainings that its number rests on: "coding", whose losses enter a codelength, and
-            "final", on the whole split. Remarks below a table say which of them learnt nothing.
-        compared: the differences that it shows, which `harness.results.arrange.with_differences` adds to rows.
+        text: function that returns a row's cell.
+        record: function that returns a row's values for CSV; the first number orders the rows.
+        meaning: a sentence for the notes; empty if the heading suffices.
+        name: the argument of `--columns` that chooses the column. It is also the name of the column in `Results.runs`;
+            CSV adds endings such as `_mean` and `_std` for several numbers.
+        trainings: kinds of trainings behind the number: "coding" if their losses enter a codelength, "final" for those
+            on the whole split. Remarks below a table name those that learnt nothing.
+        compared: differences shown by the column, which `harness.results.arrange.with_differences` adds to rows.
     """
 
     heading: str
@@ -69,7 +69,7 @@ class Column:
     compared: Compared | None = None
 
     def key(self, row: Row) -> float | None:
-        """Return the number that orders a row in this column; None where it is ordered by its text."""
+        """Return the number that orders a row in this column; None if its text orders it."""
         numbers = (one for one in self.record(row).values() if isinstance(one, int | float) and type(one) is not bool)
         return next(filter(math.isfinite, numbers), None)
 
@@ -81,7 +81,7 @@ def values(row: Row, name: str) -> list[Any]:
 
 
 def word(heading: str, name: str) -> Column:
-    """Return a column of labels or names, which CSV has as the command line has them."""
+    """Return a column of labels or names, which CSV spells as on the command line."""
 
     return Column(heading, lambda row: display_name(row[name]), lambda row: {name: row[name]}, name=name)
 
@@ -96,9 +96,9 @@ def numbers(
     *,
     trainings: Trainings = (),
 ) -> Column:
-    """Return a column of numbers that are read together, `scale` times what CSV has; empty where one is unknown.
+    """Return a column that shows several numbers together, multiplied by `scale`; empty if one is unknown.
 
-    `over` has, by the name of a number, the function that makes one of those of several seeds.
+    CSV has the numbers unscaled. For each number's name, `over` has a function that combines its values over seeds.
     """
 
     def record(row: Row) -> Record:
@@ -121,7 +121,7 @@ def number(
     *,
     trainings: Trainings = (),
 ) -> Column:
-    """Return a column of one number (`numbers`), of seeds that are alike unless `over` says what to make of them."""
+    """Return a column of one number (`numbers`) that all seeds share, unless `over` combines the seeds' values."""
     return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale, trainings=trainings)
 
 
@@ -161,12 +161,12 @@ def difference(
 
 
 def csv_only(*names: str) -> Column:
-    """Return a column of CSV alone, of values that all seeds have in common."""
+    """Return a column that appears only in CSV, with values that all seeds share."""
     return Column("", record=lambda row: {name: next(iter(values(row, name)), None) for name in names})
 
 
 def seeds_of(row: Row) -> int:
-    """Return how many seeds a row has."""
+    """Return the number of seeds of a row."""
     return len(values(row, "seed"))
 
 
@@ -176,13 +176,13 @@ RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, 
 
 
 def who(row: Row, rows: Sequence[Row]) -> str:
-    """Return the eraser of a row, after what tells the row from others of this eraser."""
+    """Return the eraser of a row, after dataset and model where these differ between rows."""
     several = [part for part in ("dataset", "model") if len({one[part] for one in rows}) > 1]
     return ", ".join(row[part].display for part in (*several, "eraser"))
 
 
 def incomplete(row: Row) -> str:
-    """Return a state or "2 of 5 seeds" where a row has no result, or fewer seeds than others of the model."""
+    """Return a row's state if it has no result, "2 of 5 seeds" if it lacks seeds of its model, else an empty string."""
     if not row["runs"]:
         return row["unfinished"][0].state
     seeds, of_model = seeds_of(row), row["seeds_of_model"]
@@ -190,6 +190,6 @@ def incomplete(row: Row) -> str:
 
 
 def incomplete_remarks(rows: Sequence[Row]) -> list[str]:
-    """Say which rows have no result, or fewer seeds than others of the model."""
+    """Return a remark on rows without a result or with fewer seeds than other rows of the model."""
     unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := incomplete(row))]
     return [f"Not finished: {'; '.join(unfinished)}."] if unfinished else []

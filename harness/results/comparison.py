@@ -18,20 +18,20 @@ from harness.run_directory import RESULT, Run
 from harness.run_ids import controls_of
 from harness.statistics import Difference, Spread, holm, paired_difference
 
-LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
+LOSSES = "test_loss_bits"  # the column of means over test examples, whose losses runs store
 
 
 def differences(
     runs: pd.DataFrame, value: str, by: Sequence[str], is_baseline: "pd.Series[bool]", note: Callable[[str], object]
 ) -> dict[tuple, Difference]:
-    """Return the mean difference to the baseline's runs by group, paired by seed; their p-values are not corrected.
+    """Return each group's mean difference to the baseline, paired by seed; p-values are not corrected.
 
     Args:
-        runs: a row per group and seed; a group's rows are of one code. A baseline of other code is not compared with.
+        runs: one row per group and seed; all rows of a group have the same code. Baselines of other code are ignored.
         value: the column to compare.
-        by: columns that name what a group shares with its baseline, and the group.
-        is_baseline: which rows are compared with.
-        note: called with a line on each damaged file of losses of test examples, for the error over them.
+        by: two columns: the one in which a group equals its baseline, and the one that names the group.
+        is_baseline: mask of the rows of the baseline.
+        note: called with one line on each damaged file of losses on test examples, needed for the error over them.
     """
     losses = functools.lru_cache(maxsize=64)(lambda directories: read_test_bits(map(Path, directories), note))
     measured, by_group = runs[runs[value].notna()], {}
@@ -55,9 +55,9 @@ Code = Mapping[str, int | str]  # versions, or digests of a user's modules, by n
 
 
 def changed_code(first: Code, second: Code) -> list[str]:
-    """Return the names of the code that two runs share and that differs between them.
+    """Return the names of code that both runs use and that differs between them.
 
-    A version and a digest of the same name cannot be compared, and do not count as different.
+    A version and a digest cannot be compared, and do not count as different.
     """
     shared = [name for name in first if type(first[name]) is type(second.get(name))]
     return [name for name in shared if first[name] != second[name]]
@@ -69,7 +69,7 @@ def _code(text: str) -> Code:
 
 
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of each group that are of the code of its newest run."""
+    """Return the rows of each group that have the same code as its newest run."""
     newest = runs.sort_values("started", kind="stable").groupby(list(by))["code"].transform("last")
     return runs[runs["code"] == newest[runs.index]]
 
@@ -126,27 +126,30 @@ def compare(
     """Compare erasers, or models under one eraser, with a baseline on the same data, paired by seed.
 
     Args:
-        runs: rows of `Results.runs`; what is compared together is corrected together, so select first.
+        runs: rows of `Results.runs`; all of them count in Holm's correction, so select the rows of interest.
         value: the column to compare, such as "bits_per_label" or "test_loss_bits".
         baseline: name of the eraser or model to compare with; by default the eraser "control".
-        by: "eraser" compares runs of one dataset, model and setting; "model" those of one dataset, eraser and setting.
+        by: "eraser" compares runs with equal dataset, model and setting; "model", with equal dataset, eraser, setting.
 
     Returns:
-        A row per `pair_id` and `eraser_id`: `dataset`, `model`, `setting`, `eraser`; `train_size` and the options that
-        differ between rows, by the names that they have in `runs`; `runs` (their ids); `seeds` (how many have the
-        value); `mean` and `std` of the value over these (std: sample standard deviation, missing for one seed);
-        `paired_seeds`, how many of them the baseline has as well: what follows is over these alone;
-        `difference` to the baseline, its mean; `standard_error` of it over seeds;
-        `p_value` of Student's t, two-sided; `p_holm`, corrected for all rows (Holm 1979); both missing for one
-        seed, which is not tested; `significant` (p_holm ≤ 0.05); `backfires` (significantly below the baseline);
-        `error_over_examples`, the bootstrap's standard error over test examples, where value is "test_loss_bits" and
-        the runs kept their losses.
-        The difference is missing, and `paired_seeds` 0, for the baseline itself, where no seed is shared, and where the
-        code that both use has changed between the runs. Where the code of a row's runs differs, only those of the
-        newest count.
+        One row per `pair_id` and `eraser_id`, with
+        `dataset`, `model`, `setting`, `eraser`;
+        `train_size` and the options that differ between rows, if they do, named as in `runs`;
+        `runs`, the ids of its runs;
+        `seeds`, the number of seeds with the value;
+        `mean` and `std` (sample standard deviation, missing for one seed) of the value over these seeds;
+        `paired_seeds`, the number of seeds that the baseline has as well; all further columns are over these seeds;
+        `difference`, the mean difference to the baseline, and its `standard_error` over seeds;
+        `p_value` of Student's t, two-sided, and `p_holm`, corrected for all rows (Holm 1979); both are missing for one
+        seed, which is not tested;
+        `significant` (p_holm ≤ 0.05) and `backfires` (significantly below the baseline);
+        `error_over_examples`, the bootstrap's standard error over test examples, if value is "test_loss_bits" and the
+        runs stored their losses.
+        The difference is missing, and `paired_seeds` is 0, for the baseline itself, if no seed is shared, and if code
+        that both runs use has changed. If the runs of a row differ in code, only those with the newest code count.
 
     Raises:
-        ValueError: there is no such column of numbers, no run of the baseline, or several models of its name.
+        ValueError: `value` is not a column of numbers, or the baseline has no runs or an ambiguous name.
     """
     numeric = [name for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
     numbers = [str(name) for name in numeric if name != "seed"]
@@ -189,13 +192,13 @@ def compare(
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], option: str) -> bool:
-    """Return whether rows differ in an option; in one of erasers, rows of one eraser."""
+    """Return whether rows differ in an option; for an option of erasers, whether rows of the same eraser do."""
     values = {(row["eraser"] if option.startswith("eraser.") else "", str(row[option])) for row in rows}
     return len(values) > len({eraser for eraser, _ in values})
 
 
-# By what `compare` compares: the column in which compared runs are equal, and the column that tells them apart. Runs
-# under one eraser differ in `pair_id` where their models differ.
+# By argument `by`: the column in which compared runs are equal, and the column in which they differ. The `pair_id` of
+# runs under one eraser differs if their models differ.
 _PAIRED_BY = {
     "eraser": ("pair_id", "eraser_id"),
     "model": ("model_pair_id", "pair_id"),

@@ -1,6 +1,6 @@
-"""Parts that figures of runs share: panels, colours, and the files of a figure that is too large for one.
+"""Shared parts of figures of runs: panels, colours, and the division of large figures into several files.
 
-A figure draws panels, which are titles and rows (`harness.results.arrange`), with the colours of their erasers.
+A figure draws panels, each a title with rows (`harness.results.arrange`), in the colours of their erasers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from harness.results.table import Table
 Colours = Mapping[Label, str]  # of erasers, in their order
 Panel = tuple[str, Sequence[Row]]
 Drawing = tuple[Callable[..., Path], Sequence[Any]]  # a function of panels, colours and path, and the panels
-Section = tuple[Table, Mapping[str, Drawing]]  # of a report: a table, and its figures by caption
-_PNG = b"\x89PNG\r\n\x1a\n"  # its first bytes
-MAX_PANELS = 3  # of one figure, besides the costs of erasure; more would not fit on a printed page
+Section = tuple[Table, Mapping[str, Drawing]]  # section of a report: a table, and its figures by caption
+_PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG file
+MAX_PANELS = 3  # of one figure, besides the costs of erasure, to fit on a printed page
 
 
 def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colours, path: Path) -> list[Path]:
-    """Draw panels to a path; those after the first `MAX_PANELS` to paths of the same name with -2, -3, ..."""
+    """Draw `MAX_PANELS` panels per file: the first to `path`, the others to files with -2, -3, ... in their names."""
     return [
         draw(panels[i : i + MAX_PANELS], colours, path.with_stem(f"{path.stem}-{part}") if part > 1 else path)
         for part, i in enumerate(range(0, len(panels), MAX_PANELS), 1)
@@ -31,10 +31,10 @@ def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colour
 
 
 def copy_png(paths: Sequence[Path], _: Colours, to: Path) -> Path:
-    """Copy a run's PNG, drawn when it ended, beside `to`; links and other irregular files are refused.
+    """Copy the PNG that a run drew when it ended to `to`, with the ending .png; refuse links and irregular files.
 
     Raises:
-        ValueError: the file is missing, irregular or no PNG.
+        ValueError: the file is missing, irregular or not a PNG.
     """
     (path,) = paths
     try:
@@ -49,7 +49,7 @@ def copy_png(paths: Sequence[Path], _: Colours, to: Path) -> Path:
 
 
 def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
-    """Draw a figure of a sweep's only table to a path, or of each to that path with its name; print the paths."""
+    """Draw a figure for each table of a sweep, and print the paths; with several tables, add their names to `path`."""
     colours = colours_of(comparisons)
     for one in comparisons:
         to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.names.table}")
@@ -67,5 +67,5 @@ def sections_of_tables(
 
 
 def line_width(colours: Colours, eraser: Label) -> float:
-    """Return points: the first erasers' lines are the widest, and seen beneath those that coincide with them."""
+    """Return a line width in points, larger for earlier erasers, so that they show beneath coinciding lines."""
     return max(1.2, 3.2 - 0.5 * [*colours].index(eraser))

@@ -4,7 +4,7 @@
     results = load("runs/")
     results.runs.groupby(["model", "eraser"])["bits_per_label"].agg(["mean", "std"])
 
-Foreign, damaged and unfinished runs never raise: they stand in `problems` and `unfinished`, with the reason.
+Foreign, damaged and unfinished runs never raise errors: `problems` and `unfinished` list them with the reason.
 """
 
 import json
@@ -24,7 +24,7 @@ from harness.result import Result
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import as_text, comparable, flatten, setting, without_paths
 
-# columns that are there whatever the runs, described in docs/api/results.md
+# columns that always exist, described in docs/api/results.md
 RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
     "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label",
@@ -48,10 +48,10 @@ class Results:
     """Finished runs as frames.
 
     Attributes:
-        runs: a row per run and seed; columns are `RUNS`, options and the certificate.
-        curve: learning curves, a row per run, seed and training size.
+        runs: one row per run and seed; columns are `RUNS`, options and the certificate.
+        curve: learning curves, one row per run, seed and training size.
         unfinished: runs without a result.
-        problems: a line on each file or run that could not be read, and on what is odd about those that could.
+        problems: one line on each file or run that could not be read, and on oddities of the others.
     """
 
     runs: pd.DataFrame
@@ -62,9 +62,9 @@ class Results:
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """Loss over epochs of the trainings on everything, read from disk at the first use.
+        """Losses over epochs of the trainings on everything, read from disk on first use.
 
-        Files that are missing or damaged are left out, with a line in `problems`.
+        Missing and damaged files are left out, with a line in `problems`.
         """
         rows = [
             (run.id, seed, *row)
@@ -92,13 +92,13 @@ def load(*directories: str | Path) -> Results:
     """Read every run below some folders.
 
     Args:
-        directories: folders to search, such as a run's `runs_dir`; "runs" without any.
+        directories: folders to search, such as a run's `runs_dir`; by default "runs".
 
     Returns:
-        The runs as frames. A run that is found twice counts once; one that cannot be used stands in `problems`.
+        The runs as frames. A run that is found twice counts once. Unusable runs are listed in `problems`.
 
     Raises:
-        FileNotFoundError: names a folder that is not there.
+        FileNotFoundError: a folder does not exist.
     """
     roots = [Path(directory) for directory in directories or ("runs",)]
     for root in roots:
@@ -117,7 +117,7 @@ def load(*directories: str | Path) -> Results:
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Return a frame with the documented columns first, in their order, and no other type of missing value than NaN."""
+    """Return a frame with the documented columns first, in their order, and NaN as the only missing value."""
     frame = pd.DataFrame(list(rows))
     further = [column for column in frame.columns if column not in columns]
     return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
@@ -131,7 +131,7 @@ def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
 
 
 def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
-    """Return the digest of each run's dataset. A run that has none gets that of its namesakes, where they agree."""
+    """Return the digest of each run's dataset; a run without one gets that of runs on the same options, if unique."""
     known: dict[str, set[str]] = {}
     names = [
         [fingerprint(dataset), fingerprint(without_paths(dataset))]
@@ -149,7 +149,7 @@ def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
 
 
 def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
-    """Yield a row per seed."""
+    """Yield one row per seed."""
     result, config = run.result, run.config
     assert result is not None
     counted = identifying(config, run.command)
@@ -181,14 +181,14 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
 
 
 def pair_id(result: Result, data: str | None = None, differs: str = "eraser") -> str:
-    """Return what is equal for runs that differ by eraser, or by model, and seed alone.
+    """Return a hash of the configuration without eraser (or model) and seeds, by which runs are paired.
 
     Args:
         result: the run's result.
-        data: digest of its dataset, which then stands for the dataset's name and options.
+        data: digest of its dataset, which replaces the dataset's name and options in the hash.
         differs: "eraser" or "model".
     """
-    # the setting stands for its sections: a preset may train other erasers and models at other rates
+    # the setting replaces its sections, because a preset may have other rates for other erasers and models
     described = (differs, "seeds", *config_of(result.command).table_sections())
     shared = {key: value for key, value in comparable(result.config, result.command).items() if key not in described}
     shared |= {"dataset": data} if data else {}
@@ -196,7 +196,7 @@ def pair_id(result: Result, data: str | None = None, differs: str = "eraser") ->
 
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
-    """Yield a row per seed and training size; none of a run without a learning curve."""
+    """Yield one row per seed and training size, or none if the run has no learning curve."""
     for n, by_seed in run.result.learning_curve() if run.result is not None else ():
         for s, seed in enumerate(run.seeds):
             yield {"run_id": run.id, "seed": seed, "n": n, **{name: values[s] for name, values in by_seed.items()}}
@@ -209,5 +209,5 @@ def _unfinished_row(run: StoredRun) -> dict[str, Any]:
 
 
 def _hashable(value: Any) -> Any:
-    """Return lists as tuples, which can be grouped by."""
+    """Convert lists to tuples, by which pandas can group."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value

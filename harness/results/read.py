@@ -1,4 +1,4 @@
-"""Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
+"""Search for runs in folders: each run once, with remarks on runs that cannot be shown."""
 
 import logging
 from collections import Counter
@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run's directory and what it holds: a result, or the configuration of a run that has none.
+    """A run's directory and its content: the configuration and, if the run has finished, the result.
 
     Attributes:
-        directory: where it was read, which need not be below the `runs_dir` of its configuration.
-        config: its configuration.
-        result: None while it has not finished.
-        state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
+        directory: directory from which it was read; need not be below the `runs_dir` of its configuration.
+        config: configuration of the run.
+        result: result of the run; None if it has not finished.
+        state: "finished", "running", "failed", "interrupted", or "unfinished" if the state is unknown.
     """
 
     directory: Path
@@ -37,7 +37,7 @@ class StoredRun:
 
     @property
     def id(self) -> str:
-        """Name of the run, which is that of its directory."""
+        """Id of the run, which is the name of its directory."""
         return self.directory.name
 
     @property
@@ -50,21 +50,21 @@ class StoredRun:
 
     @property
     def data(self) -> str | None:
-        """Digest of its dataset; None while it has not finished, and in results before version 0.4.0."""
+        """Digest of its dataset; None if it has not finished, and in results before version 0.4.0."""
         return None if self.result is None else self.result.data
 
     @property
     def code(self) -> Mapping[str, int | str]:
-        """Versions and digests of the code that computed it, by name; none while it has not finished."""
+        """Versions and digests of the code that computed it, by name; empty if it has not finished."""
         return {} if self.result is None else self.result.code
 
     @property
     def started(self) -> float:
-        """When its last process started; 0 while it has not finished."""
+        """Start time of its last process; 0 if the run has not finished."""
         return 0.0 if self.result is None else self.result.timing.started
 
     def loss_curves(self, note: Note) -> dict[int, LossCurve]:
-        """Return the loss curves of the training on everything by seed; notes and leaves out what is damaged."""
+        """Return the loss curves of the training on everything by seed; note a damaged file, and return none."""
         try:
             path = whole_curves(self.directory, self.result)
             curves = {} if path is None else read_loss_curves(path)
@@ -82,7 +82,7 @@ class StoredRun:
 
 
 def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:
-    """Read every run below some folders, each once; note what a reader has to know about them."""
+    """Read every run below some folders once; note runs that are unfinished, unusable or of different versions."""
     by_id: dict[str, StoredRun] = {}
     for directory in dict.fromkeys(each.resolve() for root in roots for each in run_directories(root, note)):
         try:
@@ -106,8 +106,8 @@ def read_run(directory: Path) -> StoredRun:
     """Read one run's directory.
 
     Raises:
-        ValueError: it has neither a result nor a configuration that can be read, or one that is not what was
-            written, or contradicts itself.
+        ValueError: the run has no readable result or configuration, or its result was edited, is damaged or
+            contradicts itself.
     """
     try:
         result = read_json(directory / RESULT)
@@ -126,7 +126,7 @@ def read_run(directory: Path) -> StoredRun:
 
 
 def _unfinished(directory: Path) -> StoredRun:
-    """Return a run without result.json; its configuration says where it belongs."""
+    """Return a run without result.json from its configuration and state."""
     try:
         require_run_id(directory.name)
         config = read_config(directory)
@@ -141,7 +141,7 @@ def _unfinished(directory: Path) -> StoredRun:
 
 
 def _better(first: StoredRun, second: StoredRun, note: Note) -> StoredRun:
-    """Return which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+    """Return the better of two runs with the same id: a finished one, or the newer of two finished ones."""
     better, other = sorted((first, second), key=lambda run: (run.result is None, -run.started))
     if other.result is not None and other.result != better.result:
         note(f"{other.directory}: differs from {better.directory}, which has the same run id and is newer: left out")

@@ -1,4 +1,4 @@
-"""Labels of runs that are compared: names, the fewest options that tell them apart, and a colour per eraser."""
+"""Labels of compared runs: names, the fewest options that distinguish them, and a colour per eraser."""
 
 import itertools
 from collections import Counter
@@ -12,7 +12,7 @@ from conf.target_class import TARGETS
 from harness.results.run_settings import ROW, flatten, whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-_UNSAID = (*TARGETS, "setting", ROW)  # sections: "width", not "model.width"
+_UNSAID = (*TARGETS, "setting", ROW)  # sections whose names labels omit: "width", not "model.width"
 
 
 def usual_colours() -> Mapping[str, str]:
@@ -21,25 +21,25 @@ def usual_colours() -> Mapping[str, str]:
 
 
 def palette() -> list[str]:
-    """Return every colour but the control's grey, for groups that are no erasers."""
+    """Return every colour but the control's grey, for groups other than erasers."""
     return [*usual_colours().values(), *SPARE_COLOURS][1:]
 
 
 def display_name(name: "str | Label") -> str:
-    """Return the usual spelling of a name of the command line, or of a label: "qleace" is "QLEACE"."""
+    """Return the display name of a label or of a name on the command line: "QLEACE" for "qleace"."""
     return name.display if isinstance(name, Label) else display()["names"].get(name, name)
 
 
 @dataclass(frozen=True, order=True)
 class Label:
-    """Names of parts of a configuration, and the options that tell them from others.
+    """Names of parts of a configuration, and the options that distinguish them from others.
 
-    `str(label)` is as the command line has it, "mnist · mlp (width=64)"; `display` as people write it,
+    `str(label)` uses the names of the command line, "mnist · mlp (width=64)"; `display` uses display names,
     "MNIST · MLP (width=64)".
 
     Attributes:
-        names: of the parts.
-        options: keys and values, numbers as they are and others as text.
+        names: names of the parts.
+        options: pairs of key and value; values are numbers or text.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ C = TypeVar("C", Label, str)
 
 
 def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
-    """Give each column, a label or a name, its eraser's colour; later variants of one eraser get spare colours."""
+    """Return the eraser's colour of each column (a label or a name); later variants of an eraser get spare colours."""
     names = [column.name if isinstance(column, Label) else column for column in columns]
     usual, spare = usual_colours(), itertools.cycle(SPARE_COLOURS)
     return {
@@ -79,11 +79,11 @@ def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
 
 
 def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]:
-    """Label each description by its parts' names and the fewest options that tell it from its namesakes.
+    """Label each description with its parts' names and the fewest options that distinguish equal names.
 
     Args:
-        descriptions: nested options of what is labelled.
-        named: the parts whose names a label has.
+        descriptions: nested options of each run or part.
+        named: the parts whose names a label contains.
     """
     flat = [flatten(description) for description in descriptions]
     names = [tuple(str(options[f"{part}.name"]) for part in named) for options in flat]
@@ -110,9 +110,9 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]
 
 
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
-    """Return the fewest options, of the first if there is a choice, that tell all members apart, and values unsaid.
+    """Return the fewest options that distinguish all members, earlier ones if there is a choice, with values to omit.
 
-    Of the many options of a whole section (`ROW`), the value that most members have goes unsaid.
+    For options of a whole section (`ROW`), the value that most members have is omitted from labels.
     """
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}

@@ -1,4 +1,4 @@
-"""Options of runs that are compared: the setting that a table has, and what makes a row of it."""
+"""Options of compared runs: the setting of a table, and the options that distinguish its rows."""
 
 import functools
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ ROW = "row"  # section of `model_of_row` with the options of whole sections
 
 
 def setting(config: Options, command: str) -> Options:
-    """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
+    """Return a run's setting: the nearest preset of each section, and the options that differ from it.
 
-    Where several presets are equally near, as `quick` and `default` once `mdl.num_chunks` is neither's, none is named:
-    the options are those that differ from `default`. Numbers of different settings do not belong in one column.
+    If several presets are equally near, none is named, and the options are those that differ from `default`. This
+    happens e.g. to `quick` and `default` if `mdl.num_chunks` is that of neither. Numbers of different settings do not
+    belong in one column.
     """
     described, counted = {}, identifying(config, command)
     kind, names = config_of(command), (config["model"]["name"], config["eraser"]["name"])
@@ -42,7 +43,7 @@ def setting(config: Options, command: str) -> Options:
 
 @functools.cache
 def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str) -> Options:
-    """Return the options of a preset by dotted names; those that depend on model and eraser as they are for these."""
+    """Return the options of a preset by dotted names, resolved for this model and eraser."""
     config = {group: preset(group, choice), "model": {"name": model}, "eraser": {"name": eraser}}
     with suppress(ConfigError):  # the preset has none for this model or eraser
         config = kind.resolved(config)
@@ -50,7 +51,7 @@ def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str
 
 
 def _complete(options: Options, kind: type) -> Options:
-    """Return options by dotted names; those of subsections that an identity leaves out are at their defaults."""
+    """Return options by dotted names, with defaults for options of subsections that an identity leaves out."""
     parts = {
         key: each
         for key, each in keyword_only(kind).items()
@@ -60,7 +61,7 @@ def _complete(options: Options, kind: type) -> Options:
 
 
 def as_text(setting: Options) -> str:
-    """Return a setting as on a command line: "train=paper, train.lr=0.003"."""
+    """Return a setting in the form of a command line: "train=paper, train.lr=0.003"."""
     return ", ".join(f"{key}={whole(value)}" for key, value in setting.items())
 
 
@@ -71,7 +72,7 @@ def setting_of_table(config: Options, command: str) -> Options:
 
 
 def model_of_row(config: Options, command: str) -> Options:
-    """Return what makes a row: the model and the command's `row_options`, some of its setting and whole sections."""
+    """Return the options that distinguish rows: the model and the command's `row_options` (options and sections)."""
     counted, kind = identifying(config, command), config_of(command)
     of_setting = {key: value for key, value in setting(config, command).items() if key in kind.row_options}
     sections = [counted[section].items() for section in kind.sections() if section in kind.row_options]
@@ -92,15 +93,15 @@ def flatten(value: Any, prefix: str = "") -> Options:
 
 
 def comparable(config: Options, command: str) -> Options:
-    """Return a configuration without the options on how and where a run is computed; equal ones make one row."""
+    """Return a configuration without options that do not affect results, and without paths of datasets."""
     counted = identifying(config, command)
     return counted | {"dataset": without_paths(counted["dataset"])}
 
 
 def without_paths(dataset: Options) -> Options:
-    """Return a dataset's options without its folders; of an image folder's path, the last part is left.
+    """Return a dataset's options without its folders, but with the last part of an image folder's path.
 
-    That part says what is in it: cifar10 of /home/me/data/cifar10.
+    That part names the content: cifar10 in /home/me/data/cifar10.
     """
     others = {
         key: without_paths(value) if isinstance(value, dict) else value
@@ -112,7 +113,7 @@ def without_paths(dataset: Options) -> Options:
 
 
 def whole(value: Any) -> Any:
-    """Return a value as on a command line: 10 for 10.0, where an option may be a fraction, and true for True."""
+    """Return a value as on a command line: 10 for 10.0 and true for True."""
     if isinstance(value, bool):
         return str(value).lower()
     return int(value) if isinstance(value, float) and value.is_integer() else value

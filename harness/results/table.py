@@ -20,11 +20,11 @@ from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
 from harness.results.columns import Column, Record, Row
 
-COMMON = "In several tables"  # heading of the notes that they share
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of what spreadsheets compute
-_NO_SPACE = "\u200b"  # of no width: an address in which it stands is not made into a link
+COMMON = "In several tables"  # heading of shared notes
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of formulas in spreadsheets
+_NO_SPACE = "\u200b"  # zero-width space, which keeps Markdown from making an address into a link
 _LONGEST_NAME = 150  # characters
-_LONG = 30  # rows, beyond which a LaTeX table breaks over pages
+_LONG = 30  # rows; longer LaTeX tables may break over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
         "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$",
@@ -36,15 +36,15 @@ class Table:
     """Headings and rows of text.
 
     Attributes:
-        name: the name of its files and its label in LaTeX.
-        notes: sentences below the table, which other tables may have as well.
+        name: name of its files, and its label in LaTeX.
+        notes: sentences below the table, which other tables may share.
         headings: the text above each column.
         rows: cells as text.
-        columns: the columns, where the table was made by `of`.
-        values: the rows before they became text.
-        records: the rows of CSV.
+        columns: the columns, if the table was made by `of`.
+        values: the rows before conversion to text.
+        records: the rows of the CSV.
         title: the text above the table.
-        remarks: sentences on rows, after the notes; each table has its own.
+        remarks: sentences on rows, after the notes; not shared by tables.
     """
 
     name: str
@@ -68,9 +68,9 @@ class Table:
         title: str = "",
         remarks: Sequence[str] = (),
     ) -> "Table":
-        """Make a table of rows, with the columns that are not empty.
+        """Make a table of rows from the columns that are not empty.
 
-        CSV has all of them, and before them the columns `also`.
+        The CSV starts with the columns `also`, and has empty columns too.
         """
         records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in values]
         shown = [column for column in columns if any(map(column.text, values))]
@@ -80,11 +80,11 @@ class Table:
         return cls(name, [*meanings, *notes], headings, rows, shown, values, records, title, remarks)
 
     def caption(self, without: Sequence[str] = ()) -> str:
-        """Return the notes, but for some, and the remarks as one text."""
+        """Return the notes, except those in `without`, and the remarks as one text."""
         return " ".join([*(note for note in self.notes if note not in without), *self.remarks])
 
     def show(self, title: str = "", without: Sequence[str] = ()) -> None:
-        """Print the table under a title, its own by default, and the notes except those in `without`."""
+        """Print the table under a title (by default its own), and its caption without the notes in `without`."""
         columns = (RichColumn(_shown(heading), overflow="fold") for heading in self.headings)
         table = RichTable(
             *columns, box=box.SIMPLE_HEAD, pad_edge=False, title=_shown(title or self.title), title_justify="left"
@@ -96,12 +96,12 @@ class Table:
         output.print(_shown(self.caption(without)), style="dim")
 
     def markdown(self) -> str:
-        """Return it without its caption."""
+        """Return the table in Markdown, without its caption."""
         lines = [self.headings, ["---"] * len(self.headings), *self.rows]
         return "\n".join(f"| {' | '.join(markdown(cell).replace('|', '∣') for cell in line)} |" for line in lines)
 
     def latex(self) -> str:
-        """Needs booktabs and graphicx, which shrinks what is wider than the text; longtable where the table is long."""
+        """Return the table in LaTeX; needs booktabs, graphicx (to shrink wide tables) and longtable (for long ones)."""
         import pandas as pd
 
         cells = pd.DataFrame([map(tex, row) for row in self.rows], columns=[tex(heading) for heading in self.headings])
@@ -115,7 +115,7 @@ class Table:
 
 
 def csv_of(records: Sequence[Row]) -> str:
-    """Return records as CSV, with the columns of all of them; a cell is empty where a record lacks the column."""
+    """Return records as CSV with the columns of all records; cells of missing values are empty."""
     import pandas as pd
 
     cells = [{csv_cell(name): csv_cell(value) for name, value in record.items()} for record in records]
@@ -123,7 +123,7 @@ def csv_of(records: Sequence[Row]) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a value for CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return a value for CSV, with an apostrophe before text that a spreadsheet would read as a formula."""
     if value is None or isinstance(value, Number):
         return value
     text = str(value)
@@ -131,13 +131,13 @@ def csv_cell(value: Any) -> Any:
 
 
 def markdown(text: str) -> str:
-    """Return text as one line that Markdown shows as it is: names may hold HTML, links and addresses."""
+    """Return text as one line that Markdown shows verbatim, as names may contain HTML, links and addresses."""
     escaped = html.escape(re.sub(r"[\\\[\]]", r"\\\g<0>", printable(" ".join(text.split()))), quote=False)
     return re.sub(r":(?=//)|www(?=\.)", f"\\g<0>{_NO_SPACE}", escaped, flags=re.IGNORECASE)
 
 
 def _shown(text: str) -> Text:
-    """Return text for the terminal, as it is: names may hold rich's markup."""
+    """Return text that the terminal shows verbatim, as names may contain rich's markup."""
     return Text(printable(text))
 
 
@@ -146,20 +146,20 @@ def tex(text: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return text as a file's name without an ending: its ASCII words, and a digest where any are left out."""
+    """Return a file name without ending for a text: its ASCII words, with a digest if characters are left out."""
     words = "-".join(re.sub(r"[^A-Za-z0-9_.]", " ", text).split()).lstrip(".")
     whole = 0 < len(words) <= _LONGEST_NAME and all(c.isascii() for c in text if c.isalnum())
     return words if whole else f"{words[:_LONGEST_NAME]}-{fingerprint(text, 8)}"
 
 
 def common_notes(tables: Sequence[Table]) -> list[str]:
-    """Return the notes of several tables, which are shown once."""
+    """Return the notes that several tables share, which are shown once."""
     counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
     return [note for note, count in counts.items() if count > 1]
 
 
 def markdown_of(tables: Sequence[Table]) -> str:
-    """Return tables, each below its title and above its notes, and last the notes of several."""
+    """Return tables in Markdown, each with its title and notes, followed by the notes that several tables share."""
     common = common_notes(tables)
     parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption(common)))]
     last = [f"## {COMMON}", markdown(" ".join(common))] if common else []
@@ -167,7 +167,7 @@ def markdown_of(tables: Sequence[Table]) -> str:
 
 
 def show(tables: Sequence[Table], path: Path) -> None:
-    """Print tables, and write them to `path` as printed."""
+    """Print tables, and write them to `path` in Markdown."""
     common = common_notes(tables)
     for table in tables:
         table.show(without=common)
@@ -178,7 +178,7 @@ def show(tables: Sequence[Table], path: Path) -> None:
 
 
 def show_with_csv(tables: Sequence[Table], path: Path) -> None:
-    """Print and write tables of the same columns, and a CSV of them all with every column unrounded."""
+    """Print and write tables with the same columns, and write one CSV with all columns and unrounded numbers."""
     show(tables, path)
     write_text(path.with_suffix(".csv"), csv_of([record for table in tables for record in table.records]))
     print(f"every column: {path.with_suffix('.csv')}")

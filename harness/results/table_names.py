@@ -38,7 +38,7 @@ class TableNames(NamedTuple):
 
 
 def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
-    """Divide runs by command, dataset and setting; return each part with its names, in the order of these."""
+    """Divide runs by command, dataset and setting; return each part with its names, sorted by name."""
     settings = [setting_of_table(run.config, run.command) for run in runs]
     described = _datasets(runs)
     about = [
@@ -68,18 +68,18 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
 
 
 def _setting_text(runs: Sequence[StoredRun]) -> str:
-    """Return the setting of a table's runs; the code goes unsaid where it differs between them."""
+    """Return the setting of a table's runs, without the code if it differs between them."""
     texts = {as_text(setting(run.config, run.command)) for run in runs}
     return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config, runs[0].command))
 
 
 def _place(dataset: Options) -> str:
-    """Return the name of the file or folder that holds a dataset, without its ending."""
+    """Return the name of a dataset's file or folder, without ending."""
     return PurePath(str(dataset.get("path", dataset.get("root", "")))).stem
 
 
 def _in_full(label: Label, dataset: Options) -> Label:
-    """Name a dataset's folder and normalisation, even where nothing else tells it from others."""
+    """Add a dataset's folder and normalisation to its label, even if it is not needed to distinguish datasets."""
     for key, usual in (("root", ""), ("normalize", "none")):
         if (value := dataset.get(key, usual)) != usual and key not in dict(label.options):
             label = label.with_option(key, value)
@@ -87,7 +87,7 @@ def _in_full(label: Label, dataset: Options) -> Label:
 
 
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
-    """Return datasets with their sizes: a name may stand for several datasets, and a dataset be in several places."""
+    """Return datasets with their sizes; a name may mean several datasets, and a dataset may be in several places."""
     sizes = {str(run.config["dataset"]): run.result.train_size for run in runs if isinstance(run.result, TrainedResult)}
     digests = data_of(runs)
     of_digest = dict(zip(digests[::-1], runs[::-1], strict=True))
@@ -95,7 +95,7 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
     described = [_described(run, sizes.get(str(run.config["dataset"]))) for run in firsts]
     paths = {PurePath(str(options["path"])) for options in described if "path" in options}
     names = Counter(path.name for path in paths if path.suffix)
-    for options in described:  # a file without its folder, where that tells files apart
+    for options in described:  # omit the folder of a file if its name is unique
         if names[name := PurePath(str(options.get("path", ""))).name] == 1:
             options["path"] = name
     alike = Counter(text for text, _ in {(str(of), digest) for of, digest in zip(described, digests, strict=True)})

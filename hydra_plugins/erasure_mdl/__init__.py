@@ -1,1 +1,1 @@
-"""Launchers and sweeper; Hydra looks for them in this namespace only."""
+"""Launchers and sweeper, in the only namespace that Hydra searches for plugins."""

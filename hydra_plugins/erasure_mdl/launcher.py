@@ -1,4 +1,4 @@
-"""The base classes of launchers, which check all jobs before the first starts, and the one without other processes."""
+"""Base classes of launchers, which check all jobs before the first one starts, and the launcher in this process."""
 
 import functools
 import logging
@@ -32,7 +32,7 @@ def planned(command: Command, context: HydraContext, job_overrides: Sequence[Seq
     """Return all jobs of a sweep.
 
     Raises:
-        ConfigError: one of them cannot be run, or two are the same run.
+        ConfigError: a job cannot be run, or two jobs are the same run.
     """
     composer = Composer(command.name, context.config_loader)
     jobs, refused, by_run = [], [], dict[Path, Sequence[str]]()
@@ -52,10 +52,10 @@ def planned(command: Command, context: HydraContext, job_overrides: Sequence[Seq
 
 
 class SweepLauncher(Launcher):
-    """Launcher of a sweep's jobs: all are checked, and those started whose runs have not finished.
+    """Launcher that checks all jobs of a sweep, and starts those whose runs have not finished.
 
     Attributes:
-        options: of hydra.launcher, as plain values.
+        options: options of hydra.launcher, as plain values.
         command: the command.
     """
 
@@ -93,7 +93,7 @@ class SweepLauncher(Launcher):
         return []  # results are on disk
 
     def require_options(self) -> None:
-        """Refuse options that the launcher does not have, or values out of their ranges, before anything is started.
+        """Refuse unknown options and values out of range, before anything is started.
 
         Raises:
             ConfigError: names the option.
@@ -104,14 +104,14 @@ class SweepLauncher(Launcher):
         raise NotImplementedError
 
     def carry_out_free(self, jobs: Sequence[SweepJob]) -> None:
-        """Carry out, one after the other in this process, the jobs whose runs no other process computes."""
+        """Carry out one by one, in this process, the jobs whose runs no other process computes."""
         for job in in_turn(jobs, self.sweep):
             returned = self.carry_out(job, wait=False)
             if not has_ended(job, self.sweep):
-                _ = returned.return_value  # raises where its end could not be noted; otherwise the job comes again
+                _ = returned.return_value  # raises errors that were not recorded; otherwise the job comes again
 
     def carry_out(self, job: SweepJob, *, wait: bool) -> JobReturn:
-        """Carry out a job in this process; it is refused if it is no longer the run that was planned."""
+        """Carry out a job in this process; refuse it if it is no longer the planned run."""
         config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(job.number), job.number
@@ -126,7 +126,7 @@ class SweepLauncher(Launcher):
 
 
 class InProcess(SweepLauncher):
-    """Launcher of one job after the other in this process."""
+    """Launcher that carries out jobs one after the other in this process."""
 
     def require_options(self) -> None:
         for key, value in self.options.items():
@@ -141,26 +141,26 @@ class InProcess(SweepLauncher):
 
 
 class Submitit(SweepLauncher):
-    """Launcher of jobs in processes that submitit starts."""
+    """Launcher that carries out jobs in processes started by submitit."""
 
-    _EXECUTOR: str  # submitit's name of it
-    _TYPES: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # those of options
-    _OURS: Sequence[str] = ()  # options that submitit does not know
+    _EXECUTOR: str  # submitit's name of the executor
+    _TYPES: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # types of options
+    _OURS: Sequence[str] = ()  # options that are not submitit's
 
     def require_options(self) -> None:
-        """Check the options' types; of those that only submitit knows, it does so itself."""
+        """Check the types of the options in `_TYPES`; submitit checks the others."""
         types = section_of({**dict.fromkeys(self.options, Any), **self._TYPES})
         self.options = check("hydra.launcher.", self.options, types)
 
     def checkpoint(self, *arguments: Any) -> Any:
-        """Submit the call again with the same arguments: submitit's protocol for a task that is to be requeued."""
+        """Submit the call again with the same arguments; submitit calls this method to requeue a task."""
         from submitit.helpers import DelayedSubmission
 
-        callable_: Any = self  # by `__call__` of its kind
+        callable_: Any = self  # subclasses define `__call__`
         return DelayedSubmission(callable_, *arguments)
 
     def _begin(self, state: Any) -> None:
-        """Restore in this process the state of Hydra, and the path, in the one that launched the sweep."""
+        """Restore the launching process's state of Hydra, import path and logging in this process."""
         sys.path.insert(0, str(CONF.parent))  # as in mdl/__main__.py
         show_log(logging.INFO, force=True)
         Singleton.set_state(state)
@@ -178,6 +178,6 @@ class Submitit(SweepLauncher):
         )
         try:
             executor.update_parameters(**{f"{cluster}_{key}": value for key, value in options.items()})
-        except NameError as error:  # submitit's; its first line names the option and the others
+        except NameError as error:  # raised by submitit; its first line names the option and the known ones
             raise ConfigError(f"hydra.launcher: {str(error).splitlines()[0]}; nothing was started") from error
         return executor

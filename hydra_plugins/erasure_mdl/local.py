@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class Local(Submitit):
-    """Launcher of processes on this machine, each with a GPU or a share of the cores, that take the runs in turn.
+    """Launcher that starts processes on this machine, each with a GPU or a share of the cores, which share the runs.
 
-    A process that is killed ends its own run only: another goes on with it.
+    If a process is killed, only its current run stops, and another process continues that run.
     """
 
     _EXECUTOR = "local"
@@ -55,22 +55,22 @@ class Local(Submitit):
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
                 if not worker.done():
-                    os.kill(int(worker.job_id), signal.SIGTERM)  # submitit names a local job by its process
+                    os.kill(int(worker.job_id), signal.SIGTERM)  # submitit's id of a local job is its process id
             self._wait(workers, jobs, ended)
             raise
         for worker in workers:
-            if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
+            if not worker.paths.result_pickle.exists():  # it was killed
                 log.warning("a process ended early: see %s", worker.paths.stderr)
 
     def __call__(self, device: str, jobs: Sequence[SweepJob], state: Any) -> None:
-        """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
+        """Carry out free jobs of the sweep on the device, in one of the processes."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
         self._begin(state)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         self.carry_out_free(jobs)
 
     def _devices(self) -> list[str]:
-        """Return each process's CUDA_VISIBLE_DEVICES: a GPU, or, without one, an empty string for each core."""
+        """Return CUDA_VISIBLE_DEVICES of each process: one entry per GPU, or an empty string per core without GPUs."""
         import torch
 
         from harness.device_and_precision import pick_device
@@ -84,12 +84,12 @@ class Local(Submitit):
         return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
 
     def _wait(self, workers: Sequence[Any], jobs: Sequence[SweepJob], ended: set[int]) -> None:
-        """Show how far the sweep is until the last process has ended.
+        """Show the progress of the sweep until the last process has ended.
 
         Args:
             workers: submitit's jobs, one for each process.
-            jobs: what they carry out.
-            ended: numbers of the jobs whose end has been shown; this adds to them.
+            jobs: jobs that the processes carry out.
+            ended: numbers of the jobs whose end has been shown; updated in place.
         """
         from erasure.progress import Display
 

@@ -1,4 +1,4 @@
-"""Jobs of a sweep divided among the processes that share it: each takes those that no other computes."""
+"""Division of a sweep's jobs among processes: each process takes jobs that no other process computes."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ _LOOK_AGAIN_S = 1.0
 
 
 def has_finished(job: SweepJob) -> bool:
-    """Return whether the job's run has a result; if so, delete what a killed process may have left of it."""
+    """Return whether the job's run has a result; if so, delete leftover files of a killed process."""
     from harness.run_directory import Run
 
     run = Run(job.run.parent, job.run.name)
@@ -29,14 +29,15 @@ def has_ended(job: SweepJob, sweep: Sweep) -> bool:
 
 
 def in_turn(jobs: Sequence[SweepJob], sweep: Sweep) -> Iterator[SweepJob]:
-    """Yield each job when no other process computes its run; the others come last, once their runs are free.
+    """Yield the jobs whose runs no other process computes; jobs of busy runs come later, once their runs are free.
 
-    Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.
+    Shells, processes and hosts share a sweep in this way, and no process idles while a run is free.
 
     Args:
-        jobs: in their order; one that has not ended once it was yielded, as another process was faster, comes again.
-            One that has failed in another process is tried in this one as well: that machine may have less memory.
-        sweep: where failed jobs are noted.
+        jobs: jobs in their order. A job that has not ended after it was yielded, because another process was faster, is
+            yielded again. A job that failed in another process is also tried here, as that machine may have less
+            memory.
+        sweep: sweep that records failed jobs.
     """
     left, announced = list(jobs), False
     while left:
@@ -53,7 +54,7 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep) -> Iterator[SweepJob]:
 
 
 def computed_elsewhere(run: Path) -> str:
-    """Return who computes a run, in words; empty where nobody does."""
+    """Describe the process that computes a run; return an empty string if there is none."""
     from erasure.store.lease_holder import file_system_time
     from harness.run_state import state_of
 

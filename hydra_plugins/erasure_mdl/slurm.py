@@ -1,4 +1,4 @@
-"""Sweeps on a cluster, as job arrays, whose tasks any of three signals requeues."""
+"""Sweeps on a cluster as SLURM job arrays, whose tasks are requeued on any of three signals."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ _GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that was neither cancell
 
 
 class SlurmArray(Submitit):
-    """Launcher of all jobs of a sweep at once, as job arrays of as many tasks each as the cluster allows."""
+    """Launcher that submits all jobs of a sweep at once, as job arrays of the cluster's maximum size."""
 
     _EXECUTOR = "slurm"
     _OURS = ("wait",)
@@ -59,7 +59,7 @@ class SlurmArray(Submitit):
                 self.sweep.fail(job.run.name, error, FAILED)
 
     def __call__(self, job: SweepJob, state: Any) -> None:
-        """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
+        """Carry out a job in its task; if it fails, the task fails too, so that the cluster records the failure."""
         self._begin(state)
         requeue_on_signals()
         _ = self.carry_out(job, wait=True).return_value  # raises what the job raised
@@ -68,7 +68,7 @@ class SlurmArray(Submitit):
         """Submit the jobs.
 
         Raises:
-            ConfigError: there is no such cluster here, or it does not accept the sweep.
+            ConfigError: there is no cluster, or it does not accept the sweep.
         """
         tasks: list[Any] = []
         try:
@@ -76,7 +76,7 @@ class SlurmArray(Submitit):
             for start in range(0, len(jobs), size):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
-        except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
+        except (RuntimeError, OSError) as error:  # submitit's errors contain sbatch's message
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = next((line for line in lines if "error" in line.lower()), lines[0] if lines else repr(error))
             begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
@@ -86,31 +86,31 @@ class SlurmArray(Submitit):
         return tasks
 
     def _wait(self, tasks: Sequence[Any]) -> None:
-        """Wait for every task. One that fails or is killed does not end the others, nor this wait."""
+        """Wait for every task; if one fails or is killed, the others continue."""
         from submitit.core.utils import UncompletedJobError
 
         for task in tasks:
             try:
                 task.results()
-            except UncompletedJobError as error:  # also what a task raised, which it has recorded
+            except UncompletedJobError as error:  # includes errors that a task raised and recorded
                 log.debug("%s", error)
                 log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
 
 
 def _max_array_size() -> int:
-    """Return how many tasks an array of this cluster may have."""
+    """Return the cluster's maximum number of tasks in an array."""
     try:
         shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
-    except OSError:  # no SLURM here: submitit says so better
+    except OSError:  # without SLURM, submitit's message is clearer
         shown = ""
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
     return int(match[1]) if match else 1001  # SLURM's default
 
 
 def requeue_on_signals() -> None:
-    """Let SIGUSR1, and SIGTERM unless SLURM is ending the job itself, do what submitit does on SIGUSR2 alone.
+    """Requeue the job also on SIGUSR1 and, unless SLURM is ending the job, on SIGTERM; submitit uses one signal.
 
-    While networks are trained, `harness.interruption` stands in front: it saves the training's state first.
+    While networks are trained, the handler of `harness.interruption` runs first and saves the training's state.
     """
     from submitit.core.job_environment import JobEnvironment
 
@@ -122,7 +122,7 @@ def requeue_on_signals() -> None:
     def leave(number: int, frame: FrameType | None) -> None:
         nonlocal left
         if left:
-            return  # SLURM's SIGTERM to the job that has just been requeued
+            return  # SLURM sends SIGTERM to a job that has just been requeued
         left = True
         if number == signal.SIGTERM and not _goes_on():
             log.warning("SLURM ends this job: stopping")
@@ -134,7 +134,7 @@ def requeue_on_signals() -> None:
 
 
 def _goes_on() -> bool:
-    """Return whether SLURM means this job to run: not cancelled, not requeued already. True without SLURM."""
+    """Return whether the job is neither cancelled nor requeued already, or does not run under SLURM."""
     job = os.environ.get("SLURM_ARRAY_JOB_ID")
     job = f"{job}_{os.environ['SLURM_ARRAY_TASK_ID']}" if job else os.environ.get("SLURM_JOB_ID")
     if job is None or os.environ.get("SUBMITIT_EXECUTOR") != "slurm":

@@ -15,10 +15,12 @@ from harness.sweep_files import Sweep, folder_instead, sweep_name
 
 
 class Product(Sweeper):
-    """The product of all choices. Launchers check each job themselves, in milliseconds, where Hydra's takes minutes.
+    """A sweeper over the product of all choices.
+
+    Unlike Hydra's sweeper, it leaves the checks of jobs to launchers, which take milliseconds instead of minutes.
 
     Args:
-        params: choices that an experiment makes, by key; the command line's replace them.
+        params: choices of an experiment, by key; choices on the command line replace them.
     """
 
     def __init__(self, params: Mapping[str, Any] | None) -> None:
@@ -40,10 +42,10 @@ class Product(Sweeper):
 
 
 def _begin(config: DictConfig) -> Sweep:
-    """Return the sweep that is asked for, with its folder made below hydra.sweep.dir, which is then that folder.
+    """Return the requested sweep; make its folder below hydra.sweep.dir, and set hydra.sweep.dir to it.
 
-    Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
-    same, and be somebody else's.
+    If the folder cannot be written, the sweep's files go to a temporary folder, since its runs may still be finished
+    runs of another user.
     """
     command = config.hydra.job.config_name
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]

@@ -23,7 +23,7 @@ class Projection:
     more than `size` coordinates is kept as it is.
 
     Attributes:
-        draws: the generator of each layer's draws, by its name.
+        draws: function that returns the generator of a layer's draws, by the layer's name.
         size: coordinates kept per layer.
     """
 
@@ -59,7 +59,7 @@ class Layer:
 
 
 def layers_of(weights: Mapping[str, Tensor], projection: Projection | None = None) -> list[Layer]:
-    """Return every layer, in the model's order; without a projection all of its coordinates."""
+    """Return every layer in the model's order, with all of its coordinates if there is no projection."""
     layers = []
     for name, weight in weights.items():
         n = weight.numel()

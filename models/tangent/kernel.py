@@ -1,6 +1,6 @@
 """Tangent kernels of networks, in float64.
 
-Kernels are products of inputs and slopes where layers are fully connected, else sums over Jacobians.
+Kernels of fully connected layers are products of inputs and slopes; those of other layers are sums over Jacobians.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def unless_cheap(
 ) -> Projection | None:
     """Return the projection, or None for exact gradients if it would sample no more than 200,000 values in all.
 
-    `mean_ntk` samples the tensors outside fully connected layers; `ntk` samples all tensors if there are such.
+    `mean_ntk` samples the tensors outside fully connected layers; `ntk` samples all tensors if there are any outside.
     """
     outside = unconnected(weights, connected(model, weights, x))
     to_sample = outside if mean_of_outputs or not outside else weights
@@ -86,12 +86,12 @@ def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, 
     """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them, in place.
 
     Args:
-        kernel: to add to.
+        kernel: kernel to add to.
         h: the layer's inputs, [N, fan-in].
         slopes: δ, [N, k, fan-out].
         n: number of examples of the columns.
         bias: whether the layer has one.
-        memory_bytes: for intermediate results.
+        memory_bytes: memory for intermediate results.
     """
     k = slopes.shape[1]
     columns = slopes[:n].flatten(0, 1).T
@@ -130,8 +130,8 @@ def ntk(
 ) -> Kernels:
     """Compute the tangent kernels of a network.
 
-    Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of others
-    are sums over groups of layers, each group's Jacobian held on its own.
+    Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of other
+    layers are sums over groups of layers, with the Jacobian of one group in memory at a time.
 
     Args:
         model: any, in evaluation mode.
@@ -140,7 +140,7 @@ def ntk(
         held_out: held-out inputs, [m, ...].
         projection: of the gradients; exact by default.
         batch_size: examples at a time, at most; does not affect the result.
-        memory_bytes: for a group's Jacobian, besides the kernels; does not affect the result.
+        memory_bytes: memory for a group's Jacobian, besides the kernels; does not affect the result.
     """
     everything, n = torch.cat([x, held_out]), len(x)
     k = _outputs(model, x)
@@ -174,17 +174,17 @@ def mean_ntk(
 ) -> Tensor:
     """Compute the mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
 
-    Computed as `ntk` computes all pairs of outputs, but in k² times less memory.
+    The method is that of `ntk`, which computes all pairs of outputs; this takes k² times less memory.
 
     Args:
         model: any, in evaluation mode.
         weights: w, by parameter name.
         x: inputs of the rows, [n, ...].
-        y: inputs of the columns, [m, ...]; the same tensor as `x` is passed through once.
+        y: inputs of the columns, [m, ...]; if this is the same tensor as `x`, it passes through the network once.
         scales: s_p of each parameter tensor; those of 0 are left out.
         projection: of the gradients outside fully connected layers; exact by default.
         batch_size: examples at a time, at most; does not affect the result.
-        memory_bytes: for a group's Jacobian, besides the kernel; does not affect the result.
+        memory_bytes: memory for a group's Jacobian, besides the kernel; does not affect the result.
     """
     both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
     kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)

@@ -13,9 +13,9 @@ from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, 
 
 
 class LinearizedDynamics:
-    """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without single examples or sets.
+    """Coefficients a in w(t) = w_0 + ∇f_0(X) a(t), and their changes when examples or sets are left out.
 
-    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign of 50's derivation.
+    By equations 10 and 50, with the sign of 50's derivation, a(t) = -φ_t(Θ + λI) (f_0(X) - Y).
 
     Differences a - a_-i are computed directly, not by subtraction, so that small scores keep their digits.
 
@@ -62,7 +62,7 @@ class LinearizedDynamics:
 
     @property
     def at_minimum(self) -> Self:
-        """The same training run to convergence."""
+        """The same training, run to convergence."""
         if not self.descent.finite:
             return self
         return type(self)(self.kernel, self.residual, replace(self.descent, steps="converged"))
@@ -84,7 +84,7 @@ class LinearizedDynamics:
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
         """Compute leave-one-out effects of `examples` [b], and f(x_i) - f_-i(x_i) at these examples, [b, k].
 
-        `held_out_kernel` [m k, n k] is the kernel of m held-out inputs with the training inputs.
+        `held_out_kernel` [m k, n k] is the kernel between m held-out inputs and the training inputs.
         """
         coefficients = self.differences(examples)
         on_themselves = torch.einsum("bkr,rb->bk", self.kernel.view(self.n, self.k, -1)[examples], coefficients)
@@ -93,9 +93,9 @@ class LinearizedDynamics:
     def blocks(
         self, memory_bytes: float, held_out: int = 0, *, size: int = 1, count: int | None = None
     ) -> list[Tensor]:
-        """Split the n examples, or `count` sets, into blocks whose effects fit into memory, at least one in each.
+        """Split the n examples, or `count` sets, into non-empty blocks whose effects fit into memory.
 
-        Effects are on `held_out` inputs, of sets of `size` examples.
+        Sets have `size` examples, and effects are computed on `held_out` inputs.
         """
         each = self._without(size).bytes_per_set(size) + 8 * (4 * len(self.kernel) + 4 * held_out * self.k)
         return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))

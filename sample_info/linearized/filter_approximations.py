@@ -1,7 +1,7 @@
-"""Two approximations of a function of the tangent kernel's spectrum, such as the filter of `LinearizedDescent`.
+"""Two approximations of a function on the tangent kernel's spectrum, such as the filter of `LinearizedDescent`.
 
-A Chebyshev series replaces thousands of steps by a few dozen products. By Cauchy's integral over an ellipse around the
-spectrum, the filter is also a sum of resolvents, whose number does not depend on the number of steps.
+A Chebyshev series replaces thousands of steps by a few dozen products. Cauchy's integral over an ellipse around the
+spectrum gives a sum of resolvents, whose number does not depend on the number of steps.
 """
 
 import math
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-_MOST_POINTS = 2**17  # of the cosine transform; also most nodes of a rule
-_EPS = torch.finfo(torch.float64).eps  # rounding per value; √N times that for the coefficients of N values
-_GROWTH = 10.0  # most growth of the function from interval to ellipse: digits lost to cancellation
+_MOST_POINTS = 2**17  # limit on the points of the cosine transform, and on the nodes of a rule
+_EPS = torch.finfo(torch.float64).eps  # rounding per value; coefficients of N values have √N times this error
+_GROWTH = 10.0  # largest growth of the function from interval to ellipse, which costs digits by cancellation
 
 
 @dataclass(frozen=True)
 class ChebyshevSeries:
-    """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
+    """A series Σ_j c_j T_j on [low, high], mapped to [-1, 1].
 
-    `truncation` bounds |function - series| there: the sum of the omitted coefficients and rounding; coefficients beyond
-    the transform are assumed smaller than its upper half.
+    `truncation` bounds |function - series| on the interval by the sum of omitted coefficients and rounding errors.
+    Coefficients beyond the transform are assumed to be smaller than those in its upper half.
     """
 
     coefficients: Tensor  # c_j, [degree + 1] float64
@@ -37,20 +37,20 @@ class ChebyshevSeries:
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
         """Return the shortest series with an error of at most `tolerance` times the function's largest value.
 
-        Coefficients come from a discrete cosine transform of the function at Chebyshev points, whose number is doubled
-        until the upper half of the coefficients is negligible (Trefethen 2013, chapters 3 and 8). The function takes
-        points [N] float64, and is smooth on the interval.
+        Coefficients are the discrete cosine transform of the function at Chebyshev points. The number of points is
+        doubled until the upper half of the coefficients is negligible (Trefethen 2013, chapters 3 and 8). The function
+        takes points [N] float64 and must be smooth on the interval.
 
         Raises:
-            ValueError: no series of degree 65,536 or less is good enough.
+            ValueError: no series of degree 65,536 or less is accurate enough.
         """
-        from scipy.fft import dct  # lazy: launches of finished runs start fast
+        from scipy.fft import dct  # imported here so that launches of finished runs start fast
 
         points = 32
         while points <= _MOST_POINTS:
             points *= 2
             angles = torch.pi * (torch.arange(points, dtype=torch.float64) + 0.5) / points
-            values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
+            values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2, accurate near low
             coefficients = torch.from_numpy(dct(values.numpy(), type=2)) / points
             coefficients[0] /= 2
             tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: error of stopping before j
@@ -67,7 +67,7 @@ class ChebyshevSeries:
 
 @dataclass(frozen=True)
 class ContourRule:
-    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval."""
+    """A rule f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval."""
 
     nodes: Tensor  # z_j in the upper half plane, [q] complex128
     weights: Tensor  # [q] complex128
@@ -85,9 +85,10 @@ class ContourRule:
     ) -> "ContourRule":
         """Return the trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
 
-        The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
-        error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
-        function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
+        The ellipse is as wide as the function's growth outside the interval allows. The number of nodes is doubled
+        until the rule's error is at most `tolerance` times the function's largest value, or stops falling at the level
+        of rounding. The function takes float64 and complex128 tensors; it must be real on the interval and analytic in
+        a neighbourhood.
 
         Raises:
             ValueError: more than `most_nodes` nodes are needed.
@@ -114,5 +115,5 @@ class ContourRule:
 def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
     """Return points z on the upper half of the ellipse and dz/dθ / i, [q]."""
     w = rho * torch.exp(1j * math.pi * (torch.arange(q, dtype=torch.float64) + 0.5) / q)
-    # (w + 1/w)/2 + 1 = (w + 1)²/(2w): all digits of the distance from the lower end
+    # (w + 1/w)/2 + 1 = (w + 1)²/(2w) gives an accurate distance from the lower end
     return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)

@@ -1,10 +1,10 @@
-"""Solvers of all leave-one-out systems at once: f(A) r - f(A_-S) r_-S of sets S of examples, with A = Θ + λI.
+"""Solvers of all leave-one-out systems at once: f(A) r - f(A_-S) r_-S for sets S of examples, with A = Θ + λI.
 
 For t → ∞ a set is removed from B = A⁻¹ by block elimination: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For finite t the
-same holds for the resolvents (z - A)⁻¹ whose sum is f; they are diagonal in the eigenbasis, so that a node of the
-contour costs O(n²) for all n single examples. A series masks rows and columns S of the kernel instead; a term costs one
-product with the kernel for all sets. It is faster for one vector, or for few steps and many outputs. Kernels Θ are
-[n k, n k] float64, residuals r [n, k].
+same holds for the resolvents (z - A)⁻¹, whose sum is f. They are diagonal in the eigenbasis, so each node of the
+contour costs O(n²) for all n single examples. A series instead masks rows and columns S of the kernel; each term costs
+one product with the kernel for all sets. It is faster for one vector, or for few steps and many outputs. Kernels Θ are
+[n k, n k] float64, and residuals r are [n, k].
 """
 
 import functools
@@ -18,15 +18,15 @@ from erasure.progress import report_progress
 from sample_info.linearized.descent import LinearizedDescent
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
 
-_MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
+_MARGIN = 1.001  # ratio of the bound on the spectrum to the Lanczos estimate
 _ROUNDING = 1e-13  # relative size of eigenvalues that are zero in float64
 _EIGH_FLOPS = 26.0  # cost of an eigendecomposition and its use, in n³ FLOPs of products
 
 
 def spectral_bound(kernel: Tensor) -> float:
-    """Return a proven upper bound on the largest eigenvalue of a symmetric matrix, 0.1 % above it.
+    """Return a proven upper bound on a symmetric matrix's largest eigenvalue, about 0.1 % above it.
 
-    Lanczos estimates the eigenvalue; a Cholesky factorisation of bound · I - kernel proves the bound.
+    The Lanczos method estimates the eigenvalue. A Cholesky factorisation of bound · I - kernel proves the bound.
 
     Raises:
         ValueError: the kernel is zero or not finite.
@@ -64,13 +64,13 @@ def inverse(kernel: Tensor, weight_decay: float) -> Tensor:
 
 
 class Elimination:
-    """A⁻¹ r and its change without a set S, for A = Θ + λI: B_{·S} B_SS⁻¹ (B r)_S with B = A⁻¹ (appendix E).
+    """Solver for A⁻¹ r and its change without a set S, B_{·S} B_SS⁻¹ (B r)_S with B = A⁻¹, A = Θ + λI (appendix E).
 
     Raises:
         ValueError: A is singular.
     """
 
-    preparation: ClassVar[float] = 0.5  # rough share of the constructor in the time for all single examples
+    preparation: ClassVar[float] = 0.5  # rough share of the time for all single examples that the constructor takes
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float) -> None:
         self._n, self._k = residual.shape
@@ -84,7 +84,7 @@ class Elimination:
         return 8 * ((columns + 2) * len(self._inverse) + 3 * columns * columns)
 
     def differences(self, sets: Tensor) -> Tensor:
-        """A⁻¹ r - A_-S⁻¹ r_-S for each of `sets` [b, s], as columns [n k, b]."""
+        """Return A⁻¹ r - A_-S⁻¹ r_-S for each of `sets` [b, s], as columns [n k, b]."""
         n, k, columns = self._n, self._k, sets.shape[1] * self._k
         blocks = self._inverse.view(n, k, n, k)[sets[:, :, None], :, sets[:, None]]  # [b, s, s, k, k]
         blocks = blocks.transpose(2, 3).reshape(-1, columns, columns)
@@ -93,7 +93,7 @@ class Elimination:
 
 
 class MaskedSeries:
-    """f(A) r and its change without a set, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ."""
+    """Solver for f(A) r and its change without a set, A = Θ + λI, by a series on [λ, λ + σ] for a bound σ on Θ."""
 
     preparation: ClassVar[float] = 0.05
 
@@ -114,10 +114,10 @@ class MaskedSeries:
         return 4 * 8 * len(self._kernel)
 
     def differences(self, sets: Tensor) -> Tensor:
-        """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
+        """Return f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
 
-        These are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
-        them the second term is zero. Nearly equal numbers are never subtracted.
+        The columns are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Outside the masked rows, e_j obeys the recurrence
+        of T_j. In the masked rows, its second term is zero. Nearly equal numbers are never subtracted.
         """
         columns = torch.arange(len(sets), device=sets.device)[:, None]
         now, before = self._kernel.new_zeros(len(self._kernel), len(sets)), None
@@ -125,21 +125,21 @@ class MaskedSeries:
         for j, weight in enumerate(self._coefficients.tolist()):
             if j:
                 now, before = self._step(now, before), now
-                # the kernel is multiplied twice more for effects on weights and predictions
+                # effects on weights and predictions take two more products with the kernel
                 report_progress("leaving out", j / (len(self._coefficients) + 1), f"term {j} of the series")
             now.view(*self._shape, -1)[sets, :, columns] = self._terms[j].view(self._shape)[sets]
             total.add_(now, alpha=weight)
         return total
 
     def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
-        """Compute T_{j+1} from T_j and T_{j-1}, times columns, in `before`'s memory; T_1 without it."""
+        """Compute T_{j+1}(·) of columns from T_j and T_{j-1}, in the memory of `before`; without `before`, T_1."""
         if before is None:
             return torch.addmm(now, self._kernel, now, beta=-1, alpha=self._scale)
         return before.addmm_(self._kernel, now, beta=-1, alpha=2 * self._scale).sub_(now, alpha=2)
 
 
 class Resolvent:
-    """f(A) r and its change without a small set, by a contour rule of f on an interval with A's spectrum."""
+    """Solver for f(A) r and its change without a small set, by a contour rule on an interval with A's spectrum."""
 
     preparation: ClassVar[float] = 0.7  # an eigendecomposition
 

@@ -1,4 +1,4 @@
-"""Predictions of one seed's linearised network, trained on all examples, without some, or on some only."""
+"""Predictions of one seed's linearised network after training on all examples or on subsets."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,8 +17,8 @@ from sample_info.training_problem import TrainingProblem
 class LinearizedNetwork:
     """One seed's linearised network, trained on all examples or on a subset.
 
-    On a subset of m examples the loss is their mean (and λ/m of the weight decay), as in the paper's released code.
-    The kernel of a subset is a submatrix of the kernel.
+    On a subset of m examples the loss is the mean over them, with weight decay λ/m, as in the paper's released code.
+    The kernel of a subset is a submatrix of the whole kernel.
     """
 
     problem: TrainingProblem
@@ -54,7 +54,7 @@ class LinearizedNetwork:
         return self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
 
     def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
-        """Return the effects of leaving out each of a block of examples [b], and f_-i(x_i), [b, k]."""
+        """Return the effects of leaving out each example i of a block [b], and f_-i(x_i), [b, k]."""
         effects, on_themselves = self.dynamics.effects(block, self.kernels.held_out)
         return effects, self.trained[block] - on_themselves
 
@@ -63,10 +63,10 @@ class LinearizedNetwork:
         return Effects.joined(self.left_out(block)[0] for block in self.blocks())
 
     def thinned(self, removed: int) -> Self:
-        """Return the network with every example at its mean weight over subsets that lack `removed` of n examples.
+        """Return the network with the mean weight of each example over subsets that lack `removed` of n examples.
 
-        To first order, its leave-one-out effects are the slopes of the multilinear extension (Owen 1972) times that
-        weight: effects of single examples on subsets, instead of on the whole training set.
+        To first order, its leave-one-out effects are the slopes of the multilinear extension (Owen 1972), multiplied by
+        this weight. They approximate effects of single examples on subsets instead of the whole training set.
         """
         descent, n = self.problem.descent, len(self.problem.x)
         fraction = (n - removed) / n  # weight of the loss, not of the weight decay
@@ -86,16 +86,16 @@ class LinearizedNetwork:
         return dynamics.predictions(self.initial_held_out, held_out)
 
     def functional_information(self, left: Tensor, sigma: float) -> Tensor:
-        """Return F-SI in nats, [l], of the examples at positions `left` [l] as a training set."""
+        """Return F-SI in nats, [l], of the examples at positions `left` [l], with these as the whole training set."""
         dynamics, held_out = self._part(left, "auto")
         changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
         return functional_information(changes, sigma)
 
     def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """Return the training on the examples `left`, and their kernel with the held-out inputs.
+        """Return the training on the examples `left`, and the kernel between them and the held-out inputs.
 
         Raises:
-            ValueError: as `LinearizedDynamics`.
+            ValueError: raised by `LinearizedDynamics`.
         """
         residual = self.dynamics.residual
         left, k = left.to(residual.device), residual.shape[1]

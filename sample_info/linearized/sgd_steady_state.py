@@ -1,4 +1,4 @@
-"""SGD's steady state around the minimum, and the sample information SI that it smooths (Harutyunyan et al. 2021)."""
+"""SGD's steady state around the minimum, and sample information smoothed by it (Harutyunyan et al. 2021)."""
 
 from dataclasses import dataclass
 
@@ -21,10 +21,10 @@ class SteadyState:
 
 
 def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
-    """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD of b examples per step.
+    """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD with b examples per step.
 
-    Everything is on the scale of the mean loss, 1/n of the paper's H, as η is elsewhere. Without weight decay wide
-    networks fit every example, so that gradients and SGD's noise vanish at the minimum.
+    Everything, like η elsewhere, is on the scale of the mean loss, so H is 1/n of the paper's. Without weight decay,
+    wide networks fit every example, and gradients and SGD's noise vanish at the minimum.
     """
     descent, n, k = minimum.descent, minimum.n, minimum.k
     assert not descent.finite, "at the minimum"
@@ -47,8 +47,9 @@ def sgd_information(
 ) -> tuple[Tensor, float]:
     """Compute SI smoothed by SGD's steady state, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
 
-    Variances below `variance_floor` of the largest, about float64's resolution, are raised to it, which can only lower
-    a score: SGD hardly moves along these directions, and a finite change would be nearly infinitely informative.
+    Variances below `variance_floor` times the largest, about float64's resolution, are raised to this value. This can
+    only lower scores: SGD hardly moves along these directions, so a finite change would be almost infinitely
+    informative.
 
     Returns:
         scores [n], and the fraction of directions whose variance was raised.

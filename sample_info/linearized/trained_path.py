@@ -1,7 +1,8 @@
 """Leave-one-out changes by linearisation along the path of one training of the network on all examples.
 
-With its residuals r(t), and with Θ the mean of the kernels at its start and end, to first order u = f - f_-i obeys
-u ← u - η/n Θ (u + e_i (r_i - u_i)). More kernels on the path gained nothing measurable (docs/sample_info.md).
+Let r(t) be the residuals of this training, and Θ the mean of the kernels at its start and end. To first order,
+u = f - f_-i obeys u ← u - η/n Θ (u + e_i (r_i - u_i)). More kernels on the path gave no measurable improvement
+(docs/sample_info.md).
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ def along_trained_path(network: LinearizedNetwork, progress: Callable[[float], o
     """Train the network once, and return leave-one-out changes.
 
     Raises:
-        ValueError: the training of the network diverges.
+        ValueError: training diverges.
     """
     problem, k = network.problem, network.problem.y.shape[1]
     weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))
@@ -34,15 +35,16 @@ def along_trained_path(network: LinearizedNetwork, progress: Callable[[float], o
 def differences_along(
     kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], object] = lambda _: None
 ) -> Tensor:
-    """Compute coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
+    """Compute the coefficients a in w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
 
-    In the kernel's eigenbasis a step is diagonal except for the outputs of example i: O((n k)²) for all n. The kernel
-    Θ is [n k, n k] float64; residuals are f - y before every step of the training on all examples, [t, n, k].
+    In the kernel's eigenbasis a step is diagonal except for the outputs of example i, so a step costs O((n k)²) for all
+    n examples. The kernel Θ is [n k, n k] float64. Residuals are f - y before every step of the training on all
+    examples, [t, n, k].
     """
     _, n, k = residuals.shape
     rate, decay = descent.learning_rate / n, descent.weight_decay
     values, vectors = torch.linalg.eigh(kernel)
-    # the network did not diverge, even where its final kernel has larger eigenvalues
+    # the network did not diverge, even if its final kernel has larger eigenvalues
     values = values.clamp(0, 2 / rate - decay)
     rows, blocks = vectors.view(n, k, -1), []
     for block in torch.arange(n, device=kernel.device).split(_AT_ONCE):

@@ -1,6 +1,6 @@
-"""Scores of several runs: how they move between erasers, and agree between networks and seeds.
+"""Comparison of scores between runs: movement between erasers, and agreement between networks and seeds.
 
-Between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
+For agreement between networks see Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
 import math
@@ -28,7 +28,7 @@ ScoresByRun = Mapping[str, ExampleTensors | None]  # by run id; None for a run t
 
 
 def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
-    """Return how stored scores move between erasers and agree between networks; note files that are left out."""
+    """Compare stored scores between erasers and between networks; note files that are left out."""
     runs = [run for one in comparisons for row in one.finished for run in row["runs"]]
     scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
     return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
@@ -47,10 +47,11 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTen
 
 
 def between_erasers(comparisons: Sequence[Comparison], scores: ScoresByRun) -> list[Row]:
-    """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
+    """Compare F-SI under every pair of erasers of a model, the control first; leave out runs without scores.
 
     Returns:
-        Rows: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
+        One row per pair, with labels, measures of agreement, and the scores `first` and `second`, [n] nats, averaged
+        over seeds.
     """
     moved = []
     for entries in (entries for one in comparisons for _, entries in one.panels):
@@ -80,17 +81,17 @@ def movement(first: Tensor, second: Tensor) -> Row:
 def between_networks(
     comparisons: Sequence[Comparison], scores: ScoresByRun, note: Note, *, max_runs: int = MAX_RUNS
 ) -> list[Row]:
-    """Correlate the F-SI of the runs of each eraser that scored the same examples, by several models or trainings.
+    """Correlate F-SI between runs that scored the same examples under the same eraser.
 
     Args:
         comparisons: the runs.
-        scores: by run id.
-        note: called with a line on each group that is left out.
-        max_runs: largest group that is compared; there may be thousands of runs.
+        scores: scores by run id.
+        note: called with one line on each group that is left out.
+        max_runs: size of the largest group to compare, as there may be thousands of runs.
 
     Returns:
-        Rows for each two runs and for each run with itself, between its seeds: `group`, whose runs share
-        eraser and examples; labels; Pearson's correlation, mean over seeds.
+        One row per pair of runs, and one per run for pairs of its seeds. A row has the `group` of runs with the same
+        eraser and examples, labels, and Pearson's correlation, averaged over seeds.
     """
     groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
     placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]

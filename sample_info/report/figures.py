@@ -1,4 +1,4 @@
-"""Figures: a run's scores and images, accuracy of its summaries; how scores move and agree between runs."""
+"""Figures of a run's scores, images and summaries, and of movement and agreement of scores between runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ _LINES = {  # colours and markers by order
 }
 _ON_DARK, _ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in light and dark mode
 _COLUMNS = 5  # of images
-_TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of a column at size 6
-_NAME_INCHES = 1.5  # of a group's name beside its histogram
+_TEXT_INCHES = 1.6  # length of a line at the usual font size that fits a column at size 6
+_NAME_INCHES = 1.5  # width of a group's name next to its histogram
 
 
 def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:
-    """Draw histograms of scores by group, or else by class, and the ten most and least informative examples by F-SI."""
+    """Draw histograms of scores by group (by class without groups), and the most and least informative examples."""
     classes = {name: examples.labels.cpu() == j for j, name in enumerate(examples.dataset.class_names)}
     parts = examples.groups.masks() or classes
     heights = (2.4 * len(scores), 5.6)
@@ -67,7 +67,7 @@ def title_of(examples: Examples) -> str:
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
-    """Stacked on a logarithmic axis; scores of zero fall into the first bin."""
+    """Draw a stacked histogram on a logarithmic axis; scores of zero fall into the first bin."""
     positive = values[values > 0]
     if not len(positive):
         ax.text(0.5, 0.5, "all scores are zero", ha="center", transform=ax.transAxes)
@@ -83,7 +83,7 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
         shown = {"all": clipped.numpy()}
     ax.hist([*shown.values()], bins=edges, stacked=True, color=colours[: len(shown)], label=[*shown])
     ax.set_xscale("log")
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=0.8, fontsize=9, reverse=True)  # as they stand
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=0.8, fontsize=9, reverse=True)  # stack's order
 
 
 def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
@@ -112,13 +112,13 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
         name_row(rows[0, 0], title)
 
 
-SummaryPanel = tuple[str, str, SummaryCurves]  # title, which accuracy (`accuracy_of`), summaries
+SummaryPanel = tuple[str, str, SummaryCurves]  # title, description of the accuracy (`accuracy_of`), summaries
 
 
 def figures_of(
     comparisons: Sequence[Comparison], between_erasers: Sequence[Row], between_networks: Sequence[Row]
 ) -> dict[str, Drawing]:
-    """Return the figures that have panels, by the kinds of their tables."""
+    """Return the figures by the kinds of their tables, without those that have no panels."""
     summaries = [
         (_title(entry, "dataset", "model", "eraser"), accuracy_of(each, result.config, result.eraser_fit), each)
         for entry, result in information(comparisons)
@@ -138,7 +138,7 @@ def _title(row: Row, *parts: str) -> str:
 
 
 def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
-    """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
+    """Draw a panel per run, with a line per order and a band of one standard deviation to either side."""
     with figure_of_panels(path, len(shown)) as (figure, axes):
         for ax, (title, _accuracy, summaries) in zip(axes, shown, strict=True):
             removed = [100 * fraction for fraction in summaries.removed]
@@ -146,7 +146,7 @@ def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: 
                 line, marker = _LINES[order]
                 look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
                 band(ax, removed, 100 * np.array(curves), **look)
-            ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
+            ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # the band may exceed 100 %
             ax.set_title(wrapped(title, 5.0), fontsize=10)
             ax.set(xlabel="training examples removed (%)", ylabel="test accuracy (%)")
         name_lines(figure, axes)
@@ -157,7 +157,7 @@ def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: 
 
 
 def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path) -> Path:
-    """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    """Draw a panel per pair with a point per example, on logarithmic axes; scores on the diagonal have not moved."""
     with figure_of_panels(path, len(shown)) as (_, axes):
         for ax, movement in zip(axes, shown, strict=True):
             a, b = movement["first"], movement["second"]
@@ -176,10 +176,10 @@ def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path
 
 
 def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path: Path) -> Path:
-    """Draw a matrix of correlations per group of runs, every number written into its cell."""
+    """Draw a matrix of correlations per group of runs, with the number in every cell."""
     runs = [[*dict.fromkeys(row[end] for row in group for end in ("run", "another_run"))] for group in shown]
     longest = max(len(wrapped(run.display)) for of_group in runs for run in of_group)
-    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches; names stand left of it, in full
+    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches, with full names on the left
     high = 0.5 + 0.7 * len(shown) + 0.6 * sum(map(len, runs))
     with figure_at(path, width, high, dpi=120) as figure:
         axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=[*map(len, runs)])[:, 0]

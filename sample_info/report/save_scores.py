@@ -1,4 +1,4 @@
-"""A run's scores on disk (safetensors, CSV, figure) and on W&B."""
+"""Output of a run's scores to disk (safetensors, CSV, figures) and W&B."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class Scored:
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
-    attribution: Mapping[str, Attribution]  # of no method where none was judged
+    attribution: Mapping[str, Attribution]  # by method; empty if none was judged
 
 
 def columns(scores: Scores) -> dict[str, Tensor]:
-    """Return a seed's numbers per example as files hold them: 0 and 1 for false and true."""
+    """Return a seed's numbers per example for files, with 0 and 1 for false and true."""
     return {name: one.long() if one.dtype == torch.bool else one for name, one in scores.columns().items()}
 
 
@@ -49,11 +49,11 @@ def by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
 def save_scores(
     directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: InformationResult
 ) -> None:
-    """Write scores.safetensors (a row per seed), scores.csv (a row per seed and example) and figures.
+    """Write scores.safetensors (one row per seed), scores.csv (one row per seed and example) and figures.
 
     Scores and figures are also logged to W&B.
     """
-    from sample_info.report.figures import draw_run, draw_summaries, title_of  # and so matplotlib
+    from sample_info.report.figures import draw_run, draw_summaries, title_of  # imports matplotlib
     from sample_info.report.tables import accuracy_of
 
     seeds = [one.seed for one in scored]
@@ -80,7 +80,7 @@ def save_scores(
 
 
 def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
-    """Return a row per example."""
+    """Return a frame with one row per example."""
     groups = examples.groups
     about = {
         "seed": [one.seed] * len(groups.of),

@@ -55,7 +55,7 @@ def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
 
 
 def _summaries(options: SummarySettings, by_seed: Sequence[Mapping[str, list[Curve]]]) -> SummaryCurves | None:
-    """Return the curves of all seeds by order, mean and fewest classes over draws; None where none are asked for."""
+    """Return all seeds' curves by order, with mean accuracy and fewest classes over draws; None without orders."""
     if not options.orders:
         return None
     accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in by_seed] for order in options.orders}
@@ -70,7 +70,7 @@ def _summaries(options: SummarySettings, by_seed: Sequence[Mapping[str, list[Cur
 
 
 def _between_seeds(scores: Sequence[Tensor]) -> dict[str, float | None] | None:
-    """Correlation of F-SI between two initialisations, mean and standard deviation over pairs; None for one seed."""
+    """Return mean and standard deviation of the correlation of F-SI over pairs of seeds; None for one seed."""
     correlations = [value for a, b in combinations(scores, 2) if (value := pearson(a, b)) is not None]
     return (
         {"pearson": mean(correlations), "std": stdev(correlations) if len(correlations) > 1 else None}

@@ -12,11 +12,11 @@ from sample_info.report.suspicious_examples import suspicious_examples
 from sample_info.report.tables import tables_of
 from sample_info.report.thumbnails import SHOWN
 
-COLUMNS: Mapping[str, Column] = {}  # that a report may be asked for: its tables always have all
+COLUMNS: Mapping[str, Column] = {}  # columns that users may choose: none, as tables always have all
 
 
 def sections(comparisons: Sequence[Comparison], _: Sequence[str], note: Note) -> list[Section]:
-    """Return a section for each kind of table and for each run's examples; note files of scores that are left out."""
+    """Return a section per kind of table and per run's suspicious examples; note files that are left out."""
     between = compare_scores(comparisons, note)
     figures = {f"sample-info-{kind}": figure for kind, figure in figures_of(comparisons, *between).items()}
     runs = {run.id: run for one in comparisons for row in one.finished for run in row["runs"]}

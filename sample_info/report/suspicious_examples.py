@@ -1,4 +1,4 @@
-"""The examples of runs whose labels are most likely to be wrong, by name, with small images of them."""
+"""Examples whose labels are most likely to be wrong, with their names and small images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from harness.untrusted_runs import one_line
 from sample_info.report.thumbnails import read_thumbnails
 
 _PRINTED = 10
-_MAX_RUNS = 30  # with a table of their examples
+_MAX_RUNS = 30  # largest number of runs with a table of examples
 _LARGEST_BYTES = 2**28
 _COLUMNS_READ = {
     **dict.fromkeys(("index", "label", "given_label", "left_out_correct", "left_out_label"), "int64"),
@@ -41,7 +41,7 @@ _COLUMNS = (
     _text("name", "name"),
     _text("label", "label"),
     _text("predicted", "predicted"),
-    _text("contradicted by", "contradicted_by"),  # empty with one seed: `predicted` says it
+    _text("contradicted by", "contradicted_by"),  # empty for one seed, as `predicted` shows it
     number("SI (nats)", "si_nats", ".2e"),
 )
 
@@ -50,12 +50,12 @@ def suspicious_examples(comparisons: Sequence[Comparison], note: Note, most: int
     """Tabulate the examples whose labels are most likely to be wrong, ordered by `by_suspicion`.
 
     Args:
-        comparisons: finished runs, whose directories have scores.csv.
-        note: called with a line for each run without a table: the file is missing or damaged, or there are many runs.
+        comparisons: finished runs, whose directories contain scores.csv.
+        note: called with one line on each run with a missing or damaged file, and on runs beyond the first 30.
         most: number of examples of each run.
 
     Returns:
-        Tables by run id. A row may have a `thumbnail`, the address of a small PNG that holds the image itself.
+        Tables by run id. A row may have a `thumbnail`, a `data:` address with a small PNG.
     """
     placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]
     if len(placed) > _MAX_RUNS:
@@ -97,18 +97,18 @@ def _read_scores(run: StoredRun) -> pd.DataFrame:
 
 
 def by_suspicion(contradictions: ArrayLike, si_nats: ArrayLike) -> np.ndarray:
-    """Return the positions of examples, those first whose labels are most likely to be wrong.
+    """Return the positions of examples, starting with labels that are most likely to be wrong.
 
     Args:
         contradictions: number of networks, trained without the example, that predict another label for it, [n].
-        si_nats: mean SI over seeds, [n]; it orders examples with as many contradictions. Wrong labels score high
-            (Harutyunyan et al. 2021, figure 2b).
+        si_nats: mean SI over seeds, [n], which orders examples with equally many contradictions. Wrong labels have
+            high SI (Harutyunyan et al. 2021, figure 2b).
     """
     return np.lexsort((-np.asarray(si_nats), -np.asarray(contradictions)))
 
 
 def most_suspicious(scores: pd.DataFrame, most: int) -> list[dict[str, Any]]:
-    """Return a row for each of the first examples by `by_suspicion`."""
+    """Return one row for each of the `most` first examples in the order of `by_suspicion`."""
     class_names = dict(zip(scores["label"], scores["class"], strict=True))
     examples = scores.assign(contradicted=scores["left_out_correct"] == 0).groupby("index")
     contradictions, si_nats = examples["contradicted"].sum(), examples["si_nats"].mean()

@@ -1,6 +1,6 @@
-"""The tables of `python -m sample_info` and of the report: runs, their examples under several erasers and networks.
+"""The tables of `python -m sample_info` and of reports: runs, and scores under several erasers and networks.
 
-How scores agree between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
+For agreement between networks see Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from sample_info.result import SCORES, InformationResult, SummaryCurves
 
 
 def information(comparisons: Sequence[Comparison]) -> list[tuple[Row, InformationResult]]:
-    """Return the result of every run, and its row."""
+    """Return the row and the result of every finished run."""
     runs = [(row, run.result) for one in comparisons for row in one.finished for run in row["runs"]]
     return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
 
@@ -70,7 +70,7 @@ _FITS = {
 
 
 def _classes(entry: Row) -> str:
-    """Return which classes are scored; empty of a run that has not finished."""
+    """Return the scored classes; empty for a run that has not finished."""
     if not entry["runs"]:
         return ""
     result = entry["runs"][0].result
@@ -81,7 +81,7 @@ def _classes(entry: Row) -> str:
 
 
 def _notes(entry: Row) -> str:
-    """Return notes: what the eraser was fitted on, correlation between seeds."""
+    """Return notes on the data of the eraser and on the correlation between seeds."""
     notes = []
     for result in (run.result for run in entry["runs"]):
         notes += eraser_note(result.eraser_fit)
@@ -91,19 +91,19 @@ def _notes(entry: Row) -> str:
 
 
 def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
-    """Return the numbers of the seeds' parts by name."""
+    """Return the numbers in the parts of all seeds, as lists over seeds by name."""
     flat = [{key.replace(".", "_"): value for key, value in flatten(as_json(part)).items()} for part in parts]
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
 def _ratio(heading: str, name: str) -> Column:
-    """Return a column of ratios over examples: their median, mean over seeds, the least and the largest."""
+    """Return a column of ratios over examples: the median (averaged over seeds), the smallest and the largest."""
     over = {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max}
     return numbers(heading, "{:.3g} ({:.3g} to {:.3g})", over)
 
 
 def _count(heading: str, name: str) -> Column:
-    """Return a column of scores counted over seeds, and of how many."""
+    """Return a column with a number of scores and their total, "3 of 5", summed over seeds."""
     return numbers(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
 
 
@@ -181,7 +181,7 @@ AGREEMENT = (
 def tables_of(
     comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
-    """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
+    """Return the non-empty tables: of runs, scores, pairs of erasers or runs, subgroups, and summaries."""
     runs = information(comparisons)
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
     summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
@@ -206,7 +206,7 @@ def tables_of(
 def _table(
     kind: str, title: str, columns: Sequence[Column], caption: str, rows: Sequence[Row], who: Sequence[Column] = WHO
 ) -> Table:
-    over = [] if kind == "summaries" else deviation_over(map(seeds_of, rows))  # those are over draws, too
+    over = [] if kind == "summaries" else deviation_over(map(seeds_of, rows))  # summaries also vary over draws
     shown = [DATASET, *who, *columns]
     remarks = incomplete_remarks(rows) if kind == "runs" else []
     return Table.of(
@@ -215,13 +215,13 @@ def _table(
 
 
 def _about(entry: Row, result: InformationResult) -> Record:
-    """Return what every row about a run has."""
+    """Return the values that every row about a run has."""
     about = {name: entry[name] for name in ("dataset", "model", "eraser")}
     return about | {"run_id": result.run_id, "seed": result.seeds, "train_size": result.train_size}
 
 
 def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str) -> list[Row]:
-    """Return a row for each part in a field of the results, which has numbers over seeds or a part for each seed."""
+    """Return one row per entry of a field of the results; an entry is a part, or a list with a part for each seed."""
     return [
         {**_about(entry, result), name: key, **(vars(part) if isinstance(part, Part) else _over_seeds(part))}
         for entry, result in runs
@@ -230,7 +230,7 @@ def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str)
 
 
 def _with_totals(row: Row) -> Row:
-    """Return error estimates, and of how many scores of each seed their counts are."""
+    """Return a row of error estimates with the total of each count, by seed."""
     believed = values(row, "believed")
     doubted = [retrained - of_them for retrained, of_them in zip(values(row, "retrained"), believed, strict=False)]
     totals = {"believable_of": [row["train_size"]] * seeds_of(row), "rightly_believed_of": believed}
@@ -238,7 +238,7 @@ def _with_totals(row: Row) -> Row:
 
 
 def _summary_rows(result: InformationResult) -> list[Record]:
-    """Return a row per fraction removed: the accuracy of every order, and whether a class has no example left."""
+    """Return one row per fraction removed, with each order's accuracies and whether a class has no example left."""
     summaries = result.summaries
     return [] if summaries is None else [
         {"whose": accuracy_of(summaries, result.config, result.eraser_fit), "removed": removed}
@@ -252,7 +252,7 @@ def _summary_rows(result: InformationResult) -> list[Record]:
 
 
 def _summary_column(order: str) -> Column:
-    """Return a column of accuracies, which are marked where a class has no example left."""
+    """Return a column of accuracies, marked if a class has no example left."""
     column, mark = spread(order.replace("_", " "), order, ".1f", scale=100), f"{order}_lacks_classes"
     return replace(
         column,
@@ -262,7 +262,7 @@ def _summary_column(order: str) -> Column:
 
 
 def trials(summaries: SummaryCurves) -> dict[str, list[list[float]]]:
-    """Return curves of accuracy over the fractions removed, by order: of seeds, and of draws of the random order."""
+    """Return accuracy curves over the fractions removed, by order: one per seed or, for the random order, per draw."""
     curves = dict(summaries.accuracy)
     if summaries.random_draws is not None:
         curves["random"] = [draw for draws in summaries.random_draws for draw in draws]
@@ -270,7 +270,7 @@ def trials(summaries: SummaryCurves) -> dict[str, list[list[float]]]:
 
 
 def accuracy_of(summaries: SummaryCurves, config: Options, eraser_fit: str | None) -> str:
-    """Describe the network whose accuracy a run's summaries report, and the data of its eraser."""
+    """Describe the network whose accuracy the summaries report, and the data of its eraser."""
     if summaries.network == "linearized":
         return "; ".join(["of the linearised network", *eraser_note(eraser_fit)])
     model = config["sample_info"]["summaries"].get("model")
@@ -279,5 +279,5 @@ def accuracy_of(summaries: SummaryCurves, config: Options, eraser_fit: str | Non
 
 
 def eraser_note(fit: str | None) -> list[str]:
-    """Return a note on what the eraser was fitted on; empty for the control, and for older runs."""
+    """Return a note on the data on which the eraser was fitted; empty for the control and for older runs."""
     return [] if fit is None else [_FITS[fit]]

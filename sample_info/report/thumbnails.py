@@ -20,7 +20,7 @@ _LARGEST_BYTES = 2**30
 
 
 def thumbnails(examples: Examples, order: Tensor) -> dict[str, Tensor]:
-    """Return small images of the first examples of an order [n], as the network saw them; none of vectors.
+    """Return small images of the first examples of an order [n], as the network saw them; empty for vectors.
 
     Returns:
         `thumbnails`, [m, 1 or 3, H, W] uint8, and `thumbnail_index`, [m], the positions in the training split.
@@ -39,9 +39,9 @@ def thumbnails(examples: Examples, order: Tensor) -> dict[str, Tensor]:
 
 
 def read_thumbnails(directory: Path, note: Note) -> Mapping[int, str]:
-    """Return a run's thumbnails as `data:` addresses of PNG, by position; none of vectors and of older runs.
+    """Return a run's thumbnails as `data:` addresses of PNGs, by position; empty for vectors and for older runs.
 
-    `note` is called with a line where the file is damaged.
+    `note` is called with one line if the file is damaged.
     """
     path = directory / "scores.safetensors"
     try:
