@@ -1,9 +1,10 @@
-"""Helpers for figures: files, axes, names of lines, notes."""
+"""Helpers for figures: files that follow dark mode, axes, names of lines, notes."""
 
 import contextlib
 import io
 import logging
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,16 @@ from torch import Tensor
 from conf.terminal import printable
 from erasure.store.atomic_files import replacing
 
+_DARK = {  # colours in light mode, and their replacements in dark mode
+    "#000000": "#e6e6e6",
+    "#333333": "#d0d0d0",
+    "#4d4d4d": "#b8b8b8",
+    "#777777": "#a8a8a8",
+    "#1b4332": "#5f9e80",
+    "#6a3d9a": "#a880d0",
+    "#e6e6e6": "#3a3a3a",
+    "#ffffff": "#161616",
+}
 STYLE: Any = {  # matplotlib rc parameters
     "font.size": 11,
     "axes.titlesize": 12,
@@ -66,7 +77,10 @@ def figure_of_panels(path: Path, count: int, last_row_inches: float = 3.7) -> It
 
 
 def save(figure: Figure, path: Path, dpi: float = 200) -> None:
-    """Write a figure, without its empty margins, to `path` and to a PDF of the same name for print."""
+    """Write a figure, without its empty margins, to `path` and to a PDF of the same name for print.
+
+    An SVG has no background and follows the reader's light or dark mode.
+    """
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every glyph that it keeps
     figure.set_dpi(dpi)
     for ax in figure.axes:
@@ -79,22 +93,48 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
         drawn = io.BytesIO()  # if the disk is full, matplotlib's own writing raises other errors
-        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins)
+        svg = each.suffix == ".svg"
+        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins, transparent=svg)
+        content = drawn.getvalue()
         with replacing(each) as temporary:
-            temporary.write_bytes(drawn.getvalue())
+            dark = _dark_mode(content.decode()).encode() if svg else b""
+            temporary.write_bytes(content.replace(b"</style>", dark + b"</style>", 1))
 
 
-def legible(colour: str) -> str:
-    """Return a colour in which text is legible on white: mixed with as little black as suffices."""
-    mixed = (to_hex(((1 - share) * np.array(to_rgb(colour))).tolist()) for share in np.linspace(0, 1, 21))
-    return next(one for one in mixed if contrast_with_white(one) >= _TEXT_CONTRAST)
+def _dark_mode(svg: str) -> str:
+    """Return CSS that replaces a figure's colours in dark mode. Other colours change only in text, to be legible.
+
+    Matplotlib writes each colour into a style attribute, except black, the default.
+    """
+    rules = [f":root {{ color-scheme: light dark; fill: {_DARK['#000000']} }}"]
+    for light, dark in _DARK.items():
+        rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
+    lines, texts = (
+        sorted({*re.findall(f"{part}: (#[0-9a-f]{{6}})", svg)} - {*_DARK}) for part in ("stroke", "<text [^>]*fill")
+    )
+    of_lines = {legible(colour): colour for colour in lines}
+    for colour in texts:
+        dark = legible(of_lines.get(colour, colour), _DARK["#ffffff"])
+        rules.append(f'text[style*="fill: {colour}"] {{ fill: {dark} !important }}')
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
 
 
-def contrast_with_white(colour: str) -> float:
-    """Return the contrast of a colour with white, 1 to 21 (WCAG 2.1)."""
-    linear = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in to_rgb(colour))
-    luminance = sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return 1.05 / (luminance + 0.05)
+def legible(colour: str, page: str = "#ffffff") -> str:
+    """Return a colour in which text is legible on a page: mixed with black, or on a dark page with white."""
+    ink = 0.0 if _luminance(to_rgb(page)) > 0.5 else 1.0
+    mixed = ((1 - share) * np.array(to_rgb(colour)) + share * ink for share in np.linspace(0, 1, 21))
+    return next(to_hex(rgb.tolist()) for rgb in mixed if contrast(to_hex(rgb.tolist()), page) >= _TEXT_CONTRAST)
+
+
+def contrast(a: str, b: str) -> float:
+    """Return the contrast of two colours, 1 to 21 (WCAG 2.1)."""
+    dark, light = sorted(map(_luminance, map(to_rgb, (a, b))))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(rgb: tuple[float, float, float]) -> float:
+    linear = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb)
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def draw_image(ax: Axes, image: Tensor) -> None:

@@ -1,5 +1,6 @@
-"""Figures: names of lines, ticks and notes, colours, text in SVG, saving."""
+"""Figures: names of lines, ticks and notes, colours, text in SVG, dark mode, saving."""
 
+import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from conf.groups import choices
+from harness import figure_helpers
 from harness.figure_helpers import (
     MAX_NAMED_LINES,
     STYLE,
     band,
-    contrast_with_white,
+    contrast,
     figure_at,
     figure_of_panels,
     legible,
@@ -28,7 +30,7 @@ from harness.figure_helpers import (
     save,
     wrapped,
 )
-from harness.results.run_labels import Label, eraser_colours
+from harness.results.run_labels import Label, eraser_colours, palette, usual_colours
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -164,23 +166,41 @@ def test_names_are_no_mathematics(tmp_path: Path) -> None:
     assert len(ax.get_yticklabels()[0].get_text()) < 250
 
 
-def test_an_svg_keeps_text_as_text(tmp_path: Path) -> None:
+def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_in_dark_mode(tmp_path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = Figure()
         ax = figure.add_subplot(title=wrapped("LEACE & <co>\x1b[31m"))
-        ax.plot([0, 1])
+        ax.plot([0, 1], color="white")
         save(figure, tmp_path / "figure.svg")
     root = ElementTree.parse(tmp_path / "figure.svg").getroot()
     texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "LEACE & <co> [31m" in texts
+    sheet = next(root.iter("{http://www.w3.org/2000/svg}style")).text or ""
+    assert "@media (prefers-color-scheme: dark)" in sheet
+    assert '[style*="stroke: #ffffff"]' in sheet
+    faces = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if "fill: #" in path.get("style", "")]
+    assert faces == []
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("colour", ["#e69f00", "#fde725", "#440154"])
-def test_names_of_lines_are_legible(colour: str) -> None:
-    assert contrast_with_white(legible(colour)) >= 4.5  # WCAG's least contrast of text
-    assert contrast_with_white("#000000") == pytest.approx(21)
-    assert contrast_with_white("#767676") == pytest.approx(4.54, abs=0.01)
+@pytest.mark.parametrize("light", [usual_colours()["control"], *palette()])
+def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
+    dark = figure_helpers._DARK.get(light.lower(), light)
+    assert contrast(dark, "#161616") >= 3  # WCAG's least contrast of graphics
+
+
+@pytest.mark.parametrize("colour", ["#e69f00", "#8c564b", "#fde725", "#440154"])
+def test_names_of_lines_are_legible_in_light_and_dark_mode(colour: str, tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 1) as (figure, (ax,)):
+        ax.plot([0, 1], color=colour, label="line")
+        name_lines(figure, [ax])
+    svg = (tmp_path / "figure.svg").read_text()
+    (light,) = re.findall(r"<text [^>]*fill: (#\w+)[^>]*>line</text>", svg)
+    (dark,) = re.findall(rf'\[style\*="fill: {light}"\] {{ fill: (#\w+)', svg)
+    assert contrast(light, "#ffffff") >= 4.5  # WCAG's least contrast of text
+    assert contrast(dark, "#161616") >= 4.5
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)  # by WCAG, as that of #767676 and white is 4.54
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
 
 
 def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path, monkeypatch) -> None:

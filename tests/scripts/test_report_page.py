@@ -124,13 +124,20 @@ def test_a_row_shows_certificate_and_configuration_on_demand(browser) -> None:
     assert not run.is_displayed()
 
 
-def test_figures_stand_on_the_page(browser, tmp_path: Path) -> None:
+def test_figures_stand_on_the_page_and_follow_the_reader_s_mode(browser, tmp_path: Path) -> None:
     figure = browser.find_element("css selector", "img")
     browser.execute_script("arguments[0].scrollIntoView(); return arguments[0].decode()", figure)
-    figure.screenshot(str(tmp_path / "figure.png"))
-    grey = np.asarray(Image.open(tmp_path / "figure.png").convert("L"))
-    assert np.median(grey) == 255
-    assert grey.min() < 50  # text and axes on it
+    grey = {}
+    for scheme in ("light", "dark"):
+        prefer(browser, scheme)
+        assert faint_texts(browser) == []
+        figure.screenshot(str(tmp_path / f"{scheme}.png"))
+        grey[scheme] = np.asarray(Image.open(tmp_path / f"{scheme}.png").convert("L"))
+    assert np.median(grey["light"]) == 255  # the page's background, no box
+    assert np.median(grey["dark"]) == 0x16
+    assert grey["light"].min() < 50  # text and axes on it
+    assert grey["dark"].max() > 200
+    assert grey["dark"].min() > 0x16 - 4  # nothing is dark on dark, but for rounding
 
 
 def test_sample_information_sorts_by_its_numbers(browser) -> None:
