@@ -15,6 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -317,6 +318,15 @@ def test_a_random_classifier_in_a_pipeline_takes_the_seed_and_keeps_its_own() ->
 
     assert bits(None, 3, 4) == bits(3, 3) + bits(4, 4)
     assert bits(3, 4) != bits(4, 4)
+
+
+def test_a_search_takes_the_seed_for_its_splits() -> None:
+    """Without it each call would shuffle otherwise, and choose another depth."""
+    noise, folds = RNG.integers(0, 2, 120), KFold(2, shuffle=True)
+    search = GridSearchCV(GaussianNB(), {"var_smoothing": [10.0**-i for i in range(9)]}, cv=folds)
+    once, again = (codelength(X[:120], noise, search, seeds=3, sizes=4) for _ in range(2))
+    assert [*once.total_bits] == [*again.total_bits]
+    assert folds.random_state is None
 
 
 def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_code() -> None:
