@@ -99,11 +99,10 @@ def fit_layers(
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, on outputs that earlier erasers have changed ("concept scrubbing").
 
-    Every batch goes through the network once (Belrose et al. 2023, section 6). It waits at each module until the eraser
-    there is fitted, with its states in memory. If there is no room for them, or a skip connection bypasses them, a pass
-    starts from the input of the network again. If a module changes an
-    attribute or a buffer of its own, all passes are repeated from the input; so they are if the first batch has other
-    states when it passes through the whole network in the end.
+    Every batch goes through the network once (Belrose et al. 2023, section 6). The batches wait at each module until
+    the eraser there is fitted, with their states in memory. If there is no room for them, or a skip connection bypasses
+    them, a pass starts from the input of the network again. All passes start from the input if a module changes an
+    attribute or a buffer of its own, or if the first batch's states differ in a final pass through the whole network.
 
     Args:
         model: network in evaluation mode, on the device of the batches.

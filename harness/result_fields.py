@@ -75,7 +75,7 @@ class SharpDrops(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
-    """Start time of a run's last process, total seconds of all its processes, and stacking of seeds."""
+    """Start time of a run's last process, total seconds of all its processes, and how seeds were stacked."""
 
     seconds: Seconds | None = None
     started: Seconds = 0.0

@@ -110,8 +110,8 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
     """Train every seed on each size but the last and score it on the last part of the training images.
 
     Returns:
-        The result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is
-        the online code's length, estimated with the losses on the test part.
+        The result. `mdl.published` is in the unit of the paper's code; `mdl.bits_per_sample` is the online code's
+        length, estimated with the losses on the test part.
     """
     seeds, settings = data.experiment.config.seeds, data.settings
     sizes = rounded_sizes(data.train_size, data.experiment.config.mdl, len(data.dataset.class_names))

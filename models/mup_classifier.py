@@ -26,7 +26,7 @@ class MupClassifier(Classifier):
     Attributes:
         base_width, base_depth: the size at which the learning rate is tuned; nothing is scaled there.
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
-        scalings: scaling of each parameter; all factors are 1 under the standard parametrisation.
+        scalings: μP scaling of each parameter with width; all factors are 1 under the standard parametrisation.
         title: name of the architecture in messages.
         smallest_side: smallest side of an image; None where vectors are accepted.
 

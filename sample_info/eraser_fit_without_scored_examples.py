@@ -60,7 +60,7 @@ def resolved(
     "auto" is "disjoint" (fitted on unscored training examples) if each class has at least as many unscored as scored
     examples. Otherwise it is "refit" (fitted without each example) if that takes only minutes, and else "scored"
     (fitted on all). `labels` [N] are the labels of the training split, `scored` [n] positions in it, and d the
-    dimension of an example. `refits` tells whether all other computations allow a kernel per example.
+    dimension of an example. `refits`: whether every other computation can use one kernel per example.
 
     Raises:
         ValueError: there are too few examples to fit on, or the eraser cannot be refitted.

@@ -58,7 +58,7 @@ class TrainingSettings(LinearizedDescent):
 class ReferenceSettings:
     """Options of the reference methods, `sample_info.references`.
 
-    "subsets" retrains without random halves; `sample_info.attribution_quality` judges all methods by the results.
+    "subsets" omits random halves and retrains; `sample_info.attribution_quality` judges all methods by the results.
     """
 
     methods: list[Reference]

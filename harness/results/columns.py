@@ -182,7 +182,7 @@ def who(row: Row, rows: Sequence[Row]) -> str:
 
 
 def incomplete(row: Row) -> str:
-    """Return a row's state if it has no result, "2 of 5 seeds" if it lacks seeds of its model, else an empty string."""
+    """Return a row's state if it has no result, "2 of 5 seeds" if it lacks seeds, else an empty string."""
     if not row["runs"]:
         return row["unfinished"][0].state
     seeds, of_model = seeds_of(row), row["seeds_of_model"]

@@ -31,7 +31,7 @@ def draw_parts(draw: Callable[..., Path], panels: Sequence[Any], colours: Colour
 
 
 def copy_png(paths: Sequence[Path], _: Colours, to: Path) -> Path:
-    """Copy the PNG that a run drew when it ended to `to`, with the ending .png; refuse links and irregular files.
+    """Copy to `to`, with the ending .png, the PNG that a run drew when it ended; refuse links and irregular files.
 
     Raises:
         ValueError: the file is missing, irregular or not a PNG.
