@@ -47,6 +47,10 @@ def _read(path: Path) -> Sections:
         raise ConfigError(f"{path}: has no sections: write names: {{leace: LEACE}}, or delete the file")
     kind = section_of(dict.fromkeys(_SECTIONS, NotRequired[dict[str, str]]))
     sections = check(f"{path}: ", {str(key): value for key, value in content.items()}, kind)
+    for section, entries in sections.items():
+        for name, text in entries.items():
+            if not text.strip():
+                raise ConfigError(f"{path}: {section}: {name} is empty: write a text, or leave it out")
     for name, colour in sections.get("eraser_colours", {}).items():
         if not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
             from matplotlib.colors import is_color_like

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
+from conf.commands import COMMANDS
 
 CONF = Path(__file__).parent
 
@@ -28,8 +29,13 @@ def without_config_dir(words: Sequence[str]) -> tuple[list[str], list[Path]]:
 
 
 def user_folders() -> list[Path]:
-    """Return the user's folders of YAML files, which this process's command line names."""
-    return without_config_dir(sys.argv[1:])[1]
+    """Return the user's folders of YAML files, which a command of this project was started with.
+
+    The command line of another program, which imports this project as a library, is not ours to read.
+    """
+    program = Path(sys.argv[0]).absolute()
+    package = program.relative_to(CONF.parent).parts[0] if CONF.parent in program.parents else sys.argv[0]
+    return without_config_dir(sys.argv[1:])[1] if package in (*COMMANDS, "scripts") else []
 
 
 def folders() -> list[Path]:

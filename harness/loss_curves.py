@@ -194,8 +194,9 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     """
     rows = read_regular(path).splitlines()[1:]
     try:
-        table = np.array([[float(cell or "nan") for cell in row.split(",")] for row in rows])
-        last = table[table[:, 0] == table[-1, 0]]
+        largest = rows[-1].partition(",")[0] + ","
+        rows = [row for row in rows if row.startswith(largest)]
+        last = np.array([[float(cell or "nan") for cell in row.split(",")] for row in rows])
         curves = {int(seed): LossCurve(*last[last[:, 1] == seed, 2:5].T) for seed in np.unique(last[:, 1])}
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is not a table of losses: {str(error)[:160]}") from error

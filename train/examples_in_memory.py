@@ -90,8 +90,13 @@ def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(columns, axis=1)
 
 
-def as_images(x: Any, n: int, name: str = "x") -> Tensor:
+def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
     """Return x as images [n, C, H, W]; vectors are images [n, d, 1, 1].
+
+    Args:
+        x: images or vectors.
+        n: number of their labels; None where they have none.
+        name: name of x in messages.
 
     Returns:
         float64, int32 or int64 where x has numbers that float32 may round (`InputScale` decides), else float32.
@@ -105,8 +110,9 @@ def as_images(x: Any, n: int, name: str = "x") -> Tensor:
             f"{name} has shape {list(values.shape)}, which looks like [n, H, W, C]: pass [n, C, H, W], an array's "
             f"{name}.transpose(0, 3, 1, 2) or a tensor's {name}.permute(0, 3, 1, 2)"
         )
-    if values.ndim not in (2, 4) or len(values) != n or not values.numel():
-        raise ValueError(f"{name} has shape {list(values.shape)} for {n} labels: need [{n}, d] or [{n}, C, H, W]")
+    if values.ndim not in (2, 4) or n not in (None, len(values)) or not values.numel():
+        labels, rows = ("", "n") if n is None else (f" for {n} labels", n)
+        raise ValueError(f"{name} has shape {list(values.shape)}{labels}: need [{rows}, d] or [{rows}, C, H, W]")
     if values.is_complex():
         raise ValueError(f"{name} has type {values.dtype}: need real numbers")
     scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
@@ -149,17 +155,19 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
     positions = classes.get_indexer(pd.Index(labels))
     if (positions < 0).any():
         raise ValueError(f"{name}: label {labels.tolist()[int((positions < 0).argmax())]!r} is none of y's")
-    return LabelledImages(_images_like(images, x, f"{name} x"), torch.from_numpy(positions.astype(np.int64)))
+    other = _images_like(images, x, len(labels), f"{name} x")
+    return LabelledImages(other, torch.from_numpy(positions.astype(np.int64)))
 
 
 def unlabelled_examples(x: Any, images: Tensor, name: str) -> LabelledImages:
     """Return examples of the shape of training images, with labels that mean nothing."""
-    return LabelledImages(_images_like(images, x, name), torch.zeros(len(x), dtype=torch.int64))
+    other = _images_like(images, x, None, name)
+    return LabelledImages(other, torch.zeros(len(other), dtype=torch.int64))
 
 
-def _images_like(images: Tensor, x: Any, name: str) -> Tensor:
-    """Return x as images of the shape of training images."""
-    other = as_images(x, len(x), name)
+def _images_like(images: Tensor, x: Any, n: int | None, name: str) -> Tensor:
+    """Return x, with n labels, as images of the shape of training images."""
+    other = as_images(x, n, name)
     if other.shape[1:] != images.shape[1:]:
         raise ValueError(
             f"{name} has examples {list(other.shape[1:])}, but the training examples are {list(images.shape[1:])}"

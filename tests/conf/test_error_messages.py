@@ -233,6 +233,7 @@ def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> Non
 
 
 NO_NAMES = {
+    "names:\n  leace: ' '\n": "names: leace is empty: write a text, or leave it out",
     "": "has no sections: write names: {leace: LEACE}, or delete the file",
     "names: {leace: 5}": "names[leace]=5: must be a text",
     "eraser_colours: {a: blu}": "eraser_colours: a is blu, and no colour of Matplotlib, as 'red'",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conf.compose import composed, jobs_of
+from conf.groups import choices
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
@@ -134,3 +135,15 @@ def test_a_package_of_ours_that_theirs_hides_is_named(theirs: Path, hiding: str,
         f"ImportError: {theirs}/{hiding} hides the package {package} of {CHECKOUT}: rename it, or start Python where "
         "it is not imported"
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "read"), [("mdl", True), (str(CHECKOUT / "mdl/__main__.py"), True), ("train.py", False)]
+)
+def test_the_command_line_of_another_program_names_no_folder_of_ours(
+    theirs: Path, monkeypatch, program: str, read: bool
+) -> None:
+    """Their Hydra program may have --config-dir as well, and call us as a library."""
+    monkeypatch.chdir(theirs)
+    monkeypatch.setattr(sys, "argv", [program, f"--config-dir={theirs}/conf"])
+    assert ("mine" in choices("eraser")) == read

@@ -507,6 +507,8 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"test": (X, ["up"] * 240)}, "test: label 'up' is none of y's"),
         ({"test": (X, pd.Series(np.full(240, 7), index=range(7, 247)))}, "test: label 7 is none of y's"),
         ({"test": (X[:, :3], Y)}, "test x has examples"),
+        ({"test": (X, Y[:5])}, r"test x has shape \[240, 6\] for 5 labels: need \[5, d\]"),
+        ({"validation": (X[:5], Y)}, r"validation x has shape \[5, 6\] for 240 labels: need \[240, d\]"),
         ({"device": "cuda:77"}, "CUDA devices"),
     ],
 )

@@ -179,6 +179,7 @@ def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_score() -> None:
         ({"sigma": 0.0}, "sigma=0.0"),
         ({"held_out_y": TWO[:9]}, "held_out_y has no effect with pairwise=False"),
         ({"held_out_y": ["maybe"] * 9, "pairwise": True}, "label 'maybe' is none of y's"),
+        ({"held_out_y": TWO[:3], "pairwise": True}, "for 3 labels"),
         ({"error_estimate": True, "training": replace(SHORT, steps="converged")}, "error_estimate=true.*step by step"),
         ({"sgd_batch_size": 4}, "sgd_batch_size=4: needs a positive sample_info.training.weight_decay"),
         ({"model": "kernel"}, "no weights"),

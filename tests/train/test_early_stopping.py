@@ -131,6 +131,12 @@ def test_epochs_left_are_those_of_its_patience(settings: TrainSettings) -> None:
         assert epochs_left(curve, dataclasses.replace(settings, **options), 10) == left, validation
 
 
+def test_of_equal_losses_the_first_is_the_best(settings: TrainSettings) -> None:
+    best, curve = losses(settings, [3.0, 2.0, 2.0, 2.5], patience_steps=900)
+    assert best == [True, True, False, False]
+    assert curve.best_epoch == 1
+
+
 def test_an_improvement_must_be_more_than_what_is_worth_waiting_for(settings: TrainSettings) -> None:
     exact = [2.0, 1.5, 1.0]  # by 0.5, which binary numbers hold
     for worth, ended in ((0.5, "patience"), (0.25, None)):
