@@ -84,8 +84,8 @@ def test_the_time_left_is_what_runs_have_not_spent_and_failed_runs_need_none(tmp
         run.start("a: 1\n")
     finished = made_up(runs["control"].id)
     runs["control"].finish(replace(finished, timing=replace(finished.timing, seconds=600.0)))
-    (runs["leace"].directory / "part-10.json").write_text(
-        sealed({"run": runs["leace"].id, "part": "10", "value": {}, "seconds": 450.0})
+    (runs["leace"].directory / "step-10.json").write_text(
+        sealed({"run": runs["leace"].id, "step": "10", "value": {}, "seconds": 450.0})
     )
     runs["leace"].fail(KeyboardInterrupt())
     runs["qleace"].fail(RuntimeError("the loss is not finite"))
