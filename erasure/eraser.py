@@ -91,11 +91,6 @@ class Eraser(ABC):
         """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
 
     @classmethod
-    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options that determine an eraser's numbers: part of cache keys and run ids."""
-        return options
-
-    @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003, an override may use them
         """Return options that have no effect under the other options, each with the setting or kind that reads it."""
         return {}

@@ -137,7 +137,7 @@ def _key(
     described = {
         "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
         "eraser": code_identity(eraser),
-        "options": dict(eraser.identity(options)),
+        "options": dict(options),
         "dtype": str(dtype),
         "version": ERASURE_VERSION,
         **({} if left_out is None else {"apart": digest(left_out)}),

@@ -118,8 +118,7 @@ class Experiment(Generic[C_co]):
         model = Target(self.config.model, Model)
         inner = (target_of(kind, part) for _, kind, part in model.nested_sections())
         code_versions: dict[str, int | str] = {
-            # version of every command's results; the key is an old name, hashed into run ids
-            "train": RESULTS_VERSION,
+            "results": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
         }
@@ -133,8 +132,7 @@ class Experiment(Generic[C_co]):
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
-        eraser = Target(self.config.eraser, Eraser).resolve().identity(described["eraser"])
-        described |= {"dataset": dataset, "model": self.model_identity, "eraser": eraser}
+        described |= {"dataset": dataset, "model": self.model_identity}
         return run_id(self.command, described, self.code_identity())
 
     @functools.cached_property

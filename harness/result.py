@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from conf import Options
 from conf.commands import COMMANDS, result_type
-from conf.run_identity import without_retired
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
 from harness.result_fields import Endings, Final, Part, SharpDrops, Timing, Whole
@@ -139,9 +138,6 @@ class TrainedResult(Result):
         return {name: values for name, values in columns.items() if values is not None}
 
 
-_COMMAND = "verb"  # key of the command in result.json; the old name, so that older results can be read
-
-
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
     """Yield names and values of the per-seed lists of a result, e.g. "final.loss_bits", "curve.1024.ce_test_bits"."""
     others = ("config", "seeds", "summaries", "certificate") if isinstance(part, Result) else ()
@@ -166,8 +162,6 @@ def as_json(part: Any) -> Any:
         optional = [f for f in fields(part) if f.default is None and isinstance(part, Part)]
         lacking = {f.name for f in optional if not f.metadata.get("written")}
         written = {name: value for name, value in vars(part).items() if value is not None or name not in lacking}
-        if isinstance(part, Result):
-            written = {_COMMAND: written.pop("command"), **written}
         return {name: as_json(value) for name, value in written.items()}
     if isinstance(part, Mapping):
         return {key: as_json(value) for key, value in part.items()}
@@ -204,17 +198,25 @@ def parsed(kind: type[T], values: Any) -> T:
 def result_of(values: Options) -> Result:
     """Return a result of its command's type from its fields, read from a file or just computed.
 
-    Unknown keys are left out, and so are options that no longer exist.
+    Unknown keys are left out.
 
     Raises:
         ValueError: a field is missing or wrong; the message is one line.
     """
-    command = str(values.get(_COMMAND))
-    if command not in COMMANDS:
-        raise ValueError(f"{_COMMAND} is {values.get(_COMMAND)!r}, not one of {', '.join(COMMANDS)}")
-    if isinstance(config := values.get("config"), dict):
-        values = {**values, "config": without_retired(config)}
-    return parsed(result_type(command), {**values, "command": command})
+    return parsed(result_type(command_in(values)), values)
+
+
+def command_in(values: Options) -> str:
+    """Return the command that wrote a result.
+
+    Raises:
+        ValueError: it is missing or does not exist, or an earlier version wrote the result.
+    """
+    if "verb" in values:
+        raise ValueError("is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it for reports")
+    if (command := str(values.get("command"))) not in COMMANDS:
+        raise ValueError(f"is of the command {command[:LONGEST_ERROR]!r}, not one of {', '.join(COMMANDS)}")
+    return command
 
 
 _REMEDY = "launch the run again, which keeps this file aside"
@@ -224,7 +226,7 @@ def read_result(path: Path) -> Result:
     """Read a finished run's result.json.
 
     Raises:
-        DamagedFileError: the file was not written by a run of this or an earlier version; says why.
+        DamagedFileError: the file was not written by a run of this version; says why.
         ValueError: the file is missing or cannot be opened.
     """
     try:

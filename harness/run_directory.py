@@ -38,7 +38,7 @@ CONFIG = "config.yaml"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_STEP = "part-"  # prefix of a step's files
+_STEP = "step-"  # prefix of a step's files
 _STEP_KINDS = (".json", ".safetensors")
 _LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # files that a finished run does not need
 
@@ -247,7 +247,7 @@ class Run:
         except DamagedFileError as error:
             log.warning("%s: computed again", error)
             return None
-        if (content.get("run"), content.get("part")) != (self.id, name):
+        if (content.get("run"), content.get("step")) != (self.id, name):
             log.warning("step %s of %s belongs to another run or step: computed again", name, self.directory)
             return None
         return content["value"]
@@ -256,7 +256,7 @@ class Run:
         """Save a step's value, and the seconds that this process spent on it."""
         self.require_lease()
         now = time.monotonic()
-        about = {"run": self.id, "part": name, "seconds": round(now - self._since, 3)}
+        about = {"run": self.id, "step": name, "seconds": round(now - self._since, 3)}
         if isinstance(value, Tensors):
             save_tensors(self._step(name, "safetensors"), value.tensors, {**about, "value": dict(value.values)})
         else:

@@ -19,8 +19,7 @@ def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> s
     from erasure.store.checked_files import fingerprint  # and so torch
 
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in TARGETS]
-    # "verb" is the command: an old key, kept because it is hashed into every run id
-    asked = fingerprint({"verb": command, **described}, length=10)
+    asked = fingerprint({"command": command, **described}, length=10)
     return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
 
 

@@ -54,8 +54,8 @@ class Sweep:
         """The command that shows the progress of the sweep's runs."""
         request = json.loads((self.directory / REQUEST).read_text())
         words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
-        runs = self.directory.parent.parent
-        return shlex.join(["python", "-m", "scripts.manage_sweep", "status", str(runs), "--", request["verb"], *words])
+        program = ["python", "-m", "scripts.manage_sweep", "status", str(self.directory.parent.parent)]
+        return shlex.join([*program, "--", request["command"], *words])
 
     def save_request(self, command: str, overrides: Sequence[str]) -> None:
         """Write the command line to sweep.json.
@@ -71,7 +71,7 @@ class Sweep:
         self.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.directory, prefix=".", suffix=".tmp") as folder:
             temporary = Path(folder) / REQUEST
-            temporary.write_text(json.dumps({"verb": command, "overrides": list(overrides)}, indent=1))
+            temporary.write_text(json.dumps({"command": command, "overrides": list(overrides)}, indent=1))
             temporary.replace(self.directory / REQUEST)
 
     def plan(self, jobs: Sequence[SweepJob]) -> None:

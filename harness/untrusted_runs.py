@@ -15,11 +15,10 @@ import yaml
 from conf import Options
 from conf.check import LARGEST_WHOLE
 from conf.commands import COMMANDS, config_of
-from conf.run_identity import without_retired
 from conf.target_class import TARGETS
 from conf.terminal import printable
 from erasure.store.regular_files import read_regular
-from harness.result import Result, result_of
+from harness.result import Result, command_in, result_of
 from harness.run_directory import CONFIG, RESULT, STATE
 from harness.run_ids import command_of, require_run_id
 
@@ -90,7 +89,7 @@ def read_config(directory: Path) -> Options:
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(f"{CONFIG} is damaged ({' '.join(str(error).split())[:160]})") from error
     require_config(config, command_of(directory.name))
-    return without_retired(config)
+    return config
 
 
 class _Loader(yaml.SafeLoader):
@@ -107,7 +106,7 @@ def believed_result(values: Options, directory: Path) -> Result:
         ValueError: the content was not written by a run with the directory's name.
     """
     require_plain(values, _MOST)
-    require_config(values.get("config"), str(values.get("verb")))
+    require_config(values.get("config"), command_in(values))
     result = result_of(values)
     result.require_consistent()
     require_run_id(directory.name)

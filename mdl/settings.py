@@ -1,11 +1,11 @@
 """Options of `conf/mdl`, and the configuration of `python -m mdl`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Literal
 
 from conf.check import AtLeast1
-from conf.run_identity import later, only_with, unhashed
+from conf.run_identity import unhashed
 from conf.unread_options import no_effect
 from train.settings import TrainingConfig, num_held_out
 
@@ -45,9 +45,9 @@ class MdlSettings:
     num_chunks: int
     min_chunk: AtLeast1 | None
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
-    validation: Literal["given", "prefix"] = later("given")
-    code: Literal["blocks", "replay"] = later("blocks")
-    replay: ReplaySettings = only_with(ReplaySettings, code="replay")
+    validation: Literal["given", "prefix"] = "given"
+    code: Literal["blocks", "replay"] = "blocks"
+    replay: ReplaySettings = field(default_factory=ReplaySettings)
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:

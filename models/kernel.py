@@ -70,11 +70,6 @@ class Kernel(KernelModel):
         self.kernel, self.depth, self.bandwidth = kernel, depth, bandwidth
 
     @classmethod
-    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options without those of other kernels."""
-        return {key: value for key, value in options.items() if key not in cls.unread_options(options)}
-
-    @classmethod
     def unread_options(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
         if options.get("kernel") == "rbf":
             return {"depth": "kernel=ntk"}

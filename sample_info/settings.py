@@ -8,7 +8,7 @@ from pydantic import Field
 
 from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
-from conf.run_identity import later, unhashed
+from conf.run_identity import unhashed
 from conf.schema import Config
 from conf.unread_options import no_effect
 from sample_info.eraser_fit_without_scored_examples import EraserFit
@@ -64,7 +64,7 @@ class ReferenceSettings:
     methods: list[Reference]
     examples: Annotated[int, Field(ge=2)] | None
     influence_damping: Annotated[list[Positive], Field(min_length=1)]
-    subsets: Annotated[int, Field(ge=3)] = later(default=100)
+    subsets: Annotated[int, Field(ge=3)] = 100
 
     def __post_init__(self) -> None:
         methods = self.methods
@@ -128,8 +128,8 @@ class SampleInfoSettings:
     references: ReferenceSettings
     summaries: SummarySettings
     kernel: KernelSettings
-    pairwise: bool = later(default=False)
-    error_estimate: bool = later(default=False)
+    pairwise: bool = False
+    error_estimate: bool = False
     memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction"
 _CHANCE = np.random.default_rng(0)
 _PIXELS = _CHANCE.integers(0, 256, (12, 10, 10, 3), dtype=np.uint8)
 _RUN = "mdl-x"
-_PART = {"point": {"n": 100, "ce_next_bits": [3.325, 3.301], "epochs": [7, 9]}, "losses": [[100, 0, 1, None, 3.31]]}
+_STEP = {"point": {"n": 100, "ce_next_bits": [3.325, 3.301], "epochs": [7, 9]}, "losses": [[100, 0, 1, None, 3.31]]}
 _TINY = (
     "model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled",
     "device=cpu",
@@ -61,7 +61,7 @@ class Format:
         name: in the table.
         write: whole files into an empty folder.
         damaged: pattern of those to damage.
-        read: the folder -> what identifies the values, and the values; JSON-like. A part that is to be computed again
+        read: the folder -> what identifies the values, and the values; JSON-like. A step that is to be computed again
             is None.
         own_data: the values are the user's to change.
         context: what writing and reading need around them.
@@ -231,7 +231,7 @@ def _run_config(place: Path) -> MdlConfig:
 
 
 def _write_stopped_run(place: Path) -> None:
-    """A run that was killed when all its parts were done."""
+    """A run that was killed when all its steps were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
         COMMAND.carry_out(_run_config(place))
 
@@ -242,7 +242,7 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 
 
 FORMATS: Sequence[Format] = (
-    Format("part-*.json", lambda place: Run(place, _RUN).step("100", lambda: _PART), "*/part-*.json",
+    Format("step-*.json", lambda place: Run(place, _RUN).step("100", lambda: _STEP), "*/step-*.json",
            lambda place: ("", Run(place, _RUN).read_step("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
     Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),

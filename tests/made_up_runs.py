@@ -38,7 +38,7 @@ def made_up(run_id: str = "x", **changes: Any) -> Result:
     seeds = changes.get("seeds", [0])
     per_seed = [1.0 for _ in seeds]
     content = {
-        "verb": "train",
+        "command": "train",
         "run_id": run_id,
         "config": {part: {"name": name} for part, name in (("dataset", "d"), ("eraser", "control"), ("model", "m"))},
         "seeds": seeds,
@@ -52,8 +52,6 @@ def made_up(run_id: str = "x", **changes: Any) -> Result:
         "label_entropy_bits": 3.3,
         "epochs": [5 for _ in seeds],
     }
-    if "command" in changes:
-        changes["verb"] = changes.pop("command")
     return result_of(content | changes)
 
 
@@ -201,7 +199,7 @@ def _section(group: str, name: str) -> dict[str, Any]:
 def _write(run: Run, command: str, config: dict[str, Any], seeds: Sequence[int], result: dict[str, Any]) -> None:
     config |= {"seeds": list(seeds), "dtype": "float32", "runs_dir": str(run.directory.parent), "cache_dir": "cache"}
     config["device"] = "cpu"
-    about = {"run_id": run.id, "verb": command, "config": config, "seeds": list(seeds)}
+    about = {"run_id": run.id, "command": command, "config": config, "seeds": list(seeds)}
     run.directory.mkdir(parents=True, exist_ok=True)  # plain writes: nothing here is worth an fsync
     (run.directory / "config.yaml").write_text(json.dumps(config))
     (run.directory / "result.json").write_text(sealed(as_json(about | _FINISHED | result)))

@@ -146,7 +146,7 @@ def read_and_judged(kind: Format, place: Path, whole: tuple[str, Any]) -> tuple[
         return "traceback", f"{type(error).__name__}: {error}"
     finally:
         logging.getLogger().removeHandler(heard)
-    if heard.buffer:  # a part that is computed again is not there
+    if heard.buffer:  # a step that is computed again is not there
         return ("recovered" if values in (whole[1], None) else "wrong number"), heard.buffer[0].getMessage()
     if values == whole[1]:
         return "unaffected", ""

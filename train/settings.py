@@ -1,13 +1,13 @@
 """Settings of a training, the options of `conf/train`, and the configuration of `python -m train`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from conf import Options
 from conf.check import AtLeast1, ConfigError, Fraction, Positive
-from conf.run_identity import later, only_with, unhashed
+from conf.run_identity import unhashed
 from conf.schema import Config
 from train.published_rates import with_published_rates
 
@@ -27,8 +27,8 @@ class PublishedSettings:
 
     patience_epochs: AtLeast1 = 100
     backtrack: bool = True
-    share_saved_state: bool = later(False)
-    round_losses: bool = later(False)
+    share_saved_state: bool = False
+    round_losses: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +86,8 @@ class TrainSettings:
     eval_batch_size: AtLeast1
     stack: Literal["auto", "all", "one"] = unhashed("auto")
     compile: Literal["auto"] | bool = unhashed("auto")
-    protocol: Literal["standard", "published"] = later("standard")
-    published: PublishedSettings = only_with(PublishedSettings, protocol="published")
+    protocol: Literal["standard", "published"] = "standard"
+    published: PublishedSettings = field(default_factory=PublishedSettings)
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)
 
 
@@ -131,7 +131,7 @@ class TrainConfig(TrainingConfig):
             during training (`train.matched_sample_losses`). None records nothing.
     """
 
-    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = later(None)
+    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,6 @@
 """QLEACE as the paper's authors fitted it: low precision, shrinkage, a truncating pseudo-inverse. A reproduction."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -109,11 +108,6 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             maps=torch.stack(maps),
             ranks=tuple(ranks),
         )
-
-    @classmethod
-    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave out `truncation` at its default, so that runs from before that option keep their ids."""
-        return {key: value for key, value in options.items() if (key, value) != ("truncation", None)}
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:

@@ -3,13 +3,13 @@
 import functools
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from conf import Options
-from conf.check import ConfigError, keyword_only
+from conf.check import ConfigError, check, keyword_only
 from conf.commands import config_of
 from conf.groups import preset, readable
 from conf.run_identity import identifying
@@ -21,43 +21,33 @@ ROW = "row"  # section of `model_of_row` with the options of whole sections
 def setting(config: Options, command: str) -> Options:
     """Return a run's setting: the nearest preset of each section, and the options that differ from it.
 
-    If several presets are equally near, none is named, and the options are those that differ from `default`. This
-    happens e.g. to `quick` and `default` if `mdl.num_chunks` is that of neither. Numbers of different settings do not
-    belong in one column.
+    Options that distinguish rows do not count in the distance to a preset. If several presets are equally near, none is
+    named, and the options are those that differ from `default`. This happens e.g. to `quick` and `default` if
+    `mdl.num_chunks` is that of neither. Numbers of different settings do not belong in one column.
     """
     described, counted = {}, identifying(config, command)
     kind, names = config_of(command), (config["model"]["name"], config["eraser"]["name"])
     for group in kind.table_sections():
         if group in counted:
-            options = _complete(counted[group], keyword_only(kind)[group])
+            options = flatten(counted[group], group)
             unlike = {choice: _unlike(options, _preset(group, choice, kind, *names)) for choice in readable(group)}
-            fewest = min(map(len, unlike.values()))
-            nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
-            if fewest and len(nearest) > 1:
-                nearest = ["default"]
-            else:
-                described[group] = nearest[0]
-            described |= {f"{group}.{key}": value for key, value in unlike[nearest[0]].items()}
+            distances = {choice: len(options.keys() - kind.row_options) for choice, options in unlike.items()}
+            fewest = min(distances.values())
+            nearest = [choice for choice, distance in distances.items() if distance == fewest]
+            choice = "default" if fewest and len(nearest) > 1 else min(nearest, key=lambda near: len(unlike[near]))
+            described |= ({} if fewest and len(nearest) > 1 else {group: choice}) | unlike[choice]
     return described | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 
 
 @functools.cache
 def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str) -> Options:
-    """Return the options of a preset by dotted names, resolved for this model and eraser."""
+    """Return the options of a preset by dotted names, resolved for this model and eraser and with defaults."""
     config = {group: preset(group, choice), "model": {"name": model}, "eraser": {"name": eraser}}
     with suppress(ConfigError):  # the preset has none for this model or eraser
         config = kind.resolved(config)
-    return _complete(config[group], keyword_only(kind)[group])
-
-
-def _complete(options: Options, kind: type) -> Options:
-    """Return options by dotted names, with defaults for options of subsections that an identity leaves out."""
-    parts = {
-        key: each
-        for key, each in keyword_only(kind).items()
-        if key in options and isinstance(each, type) and is_dataclass(each)
-    }
-    return flatten({key: asdict(parts[key]()) | value if key in parts else value for key, value in options.items()})
+    with suppress(ConfigError):  # a user's preset may lack options that have defaults
+        config[group] = asdict(check(group, config[group], keyword_only(kind)[group])) | config[group]
+    return flatten(config[group], group)
 
 
 def as_text(setting: Options) -> str:

@@ -4,7 +4,7 @@
 
 The sweep is launched with `hydra/launcher=local` while a random third of its runs are killed (SIGKILL) at random
 moments, and launched again until all of these have been killed. Then two shells launch it at the same time. Prints
-whether results are bitwise equal to those of one process, which parts were computed twice, and files left over.
+whether results are bitwise equal to those of one process, which steps were computed twice, and files left over.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def _finish(*shells: subprocess.Popen) -> None:
 
 
 class Watch(threading.Thread):
-    """Record every part and result that is written, and kill a third of all runs, each once."""
+    """Record every step and result that is written, and kill a third of all runs, each once."""
 
     def __init__(self, runs: Path, names: Sequence[str], chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.stop.wait(0.005):
-            for path in [*self._runs.glob("*/part-[0-9]*.json"), *self._runs.glob("*/result.json")]:
+            for path in [*self._runs.glob("*/step-[0-9]*.json"), *self._runs.glob("*/result.json")]:
                 with contextlib.suppress(FileNotFoundError):
                     self.seen.setdefault(str(path.relative_to(self._runs)), set()).add(path.stat().st_ino)
             for name, moment in sorted(self.left.items()):

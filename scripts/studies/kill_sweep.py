@@ -5,7 +5,7 @@
 
 Each task is one run in one process, as in a job array of a cluster. The sweep runs undisturbed in another directory;
 then with every task killed (mostly SIGKILL; SIGTERM, SIGUSR1 and SIGUSR2), at a moment uniform over its undisturbed
-time; and then with two tasks per run at the same time. Prints the kills, whether results are bitwise equal, which parts
+time; and then with two tasks per run at the same time. Prints the kills, whether results are bitwise equal, which steps
 were computed twice, and files left over.
 """
 

@@ -81,7 +81,7 @@ class KilledTasks:
                 entries.append(Entry(int(pid), run, what))
         return entries
 
-    def compared(self, undisturbed: "KilledTasks", parts: int, twice: Sequence[str]) -> bool:
+    def compared(self, undisturbed: "KilledTasks", steps: int, twice: Sequence[str]) -> bool:
         """Print a comparison with the undisturbed sweep; return whether results agree and no file is left over."""
         expected, results = numbers(undisturbed.runs), numbers(self.runs)
         equal = sum(results.get(run) == expected[run] for run in expected)
@@ -92,7 +92,7 @@ class KilledTasks:
         ]
         orphans += [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
         print(f"{equal} of {len(expected)} results equal to the undisturbed sweep's to the bit")
-        print(f"{parts} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
+        print(f"{steps} steps computed, {len(twice)} of them twice", *twice, sep="\n  ")
         print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
         return equal == len(expected) == len(results) and not twice and not orphans
 
@@ -103,7 +103,7 @@ class KilledTasks:
         return process
 
     def _run(self, task: Sequence[str]) -> None:
-        """Run `python -m TASK`, and write its finished parts into the diary."""
+        """Run `python -m TASK`, and write its finished steps into the diary."""
         from harness.command import main
         from harness.run_directory import Run
         from scripts.commands import COMMANDS
@@ -114,7 +114,7 @@ class KilledTasks:
             new = run.read_step(name) is None
             value = step(run, name, compute, worth_s=worth_s)
             if new and run.read_step(name) is not None:  # a step of no time is not stored
-                self.note(run.id, f"part {name}")
+                self.note(run.id, f"step {name}")
             return value
 
         def finish_and_note(run: Run, result: Any) -> None:
@@ -131,7 +131,7 @@ class KilledTasks:
 
 
 class Entry(NamedTuple):
-    """A line of the diary: a part of a run that a process has computed."""
+    """A line of the diary: a step or the result of a run that a process has computed."""
 
     pid: int
     run: str

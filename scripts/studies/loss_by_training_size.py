@@ -34,7 +34,7 @@ def points(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterato
     """Yield configuration and scores of the training sizes of finished runs, and of unfinished ones so far."""
     for result in results:
         yield from ((result.config, point) for point in (result.curve if isinstance(result, MdlResult) else []))
-    for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
+    for path in sorted(path for folder in folders for path in folder.glob("*/step-[0-9]*.json")):
         if not (path.parent / "result.json").exists():
             yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
 

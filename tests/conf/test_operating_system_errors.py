@@ -97,7 +97,7 @@ def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path
     before = command(MDL, *both)
     assert before.code == 0
     for folder in Path("runs").glob("mdl-*"):
-        (folder / "part-10.json").write_text("left over")
+        (folder / "step-10.json").write_text("left over")
     refuse_writing(monkeypatch, tmp_path / "runs", errno.EACCES)
     again = command(MDL, *both)
     assert again.code == 0

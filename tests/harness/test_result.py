@@ -13,7 +13,7 @@ from tests.made_up_runs import made_up
 from train.result import TrainResult
 
 MDL = {
-    "verb": "mdl",
+    "command": "mdl",
     "seeds": [3, 5],
     "train_size": 20,
     "mdl": {"bits_per_sample": [1.5, 2.0], "total_bits": [30.0, 40.0], "published": [1.0, 2.0]},
@@ -47,7 +47,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ({"label_entropy_bits": "much"}, "label_entropy_bits holds 'much'"),
         ({"label_entropy_bits": float("nan")}, "label_entropy_bits holds nan: input should be a finite number"),
         ({"config": {"dataset": {"name": "d"}}}, "lacks config.eraser.name"),
-        ({"verb": "mld"}, "verb is 'mld', not one of mdl, train, sample_info"),
+        ({"command": "mld"}, "is of the command 'mld', not one of mdl, train, sample_info"),
+        ({"verb": "train"}, "is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it"),
         ({"version": VERSION + 1}, "and this code reads up to"),
     ],
 )

@@ -149,16 +149,16 @@ def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
     run = Run(tmp_path, "x")
     run.step("100", lambda: {"loss": [5.441]})
-    path = run.directory / "part-100.json"
+    path = run.directory / "step-100.json"
     whole = path.read_text()
     path.write_text(whole.replace("5.441", "3.441"))
     assert run.read_step("100") is None
-    assert "part-100.json was edited or damaged" in caplog.text
-    (run.directory / "part-200.json").write_text(whole)
+    assert "step-100.json was edited or damaged" in caplog.text
+    (run.directory / "step-200.json").write_text(whole)
     assert run.read_step("200") is None
     assert "belongs to another run or step" in caplog.text
     Run(tmp_path, "y").step("100", lambda: [1])
-    path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
+    path.write_bytes((tmp_path / "y" / "step-100.json").read_bytes())
     assert run.read_step("100") is None
     path.write_text(whole)
     assert run.read_step("100") == {"loss": [5.441]}
@@ -212,7 +212,7 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
     run.start("a: 1\n")
     run.finish(made_up("x"))
     (run.directory / ".result.json.ab.tmp").mkdir()
-    for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
+    for name in ("step-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
         (run.directory / name).touch()
     with Lease(tmp_path / "lock") as lease:
         gone = json.loads(lease.path.read_text()) | {"pid": 2**22 + 1}

@@ -99,7 +99,7 @@ def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(mo
         for override in (
             "dataset.split_seed=1", "dataset.validation_size=99", "dataset.test_fraction=0.3",
             "dataset.normalize=zscore", "eraser=leace", "model=mlp", "train.lr=0.5", "train.precision=bfloat16",
-            "mdl.num_chunks=3", "seeds=[1]", "dtype=float64",
+            "mdl.num_chunks=3", "mdl=quick", "mdl.code=replay", "seeds=[1]", "dtype=float64",
         )
     ]  # fmt: skip
     monkeypatch.setattr(Digits, "content", lambda self: "other images of the same name")

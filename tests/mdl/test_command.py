@@ -148,7 +148,7 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
     with (path.parent / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["n"] for row in rows} == {str(n) for n in sizes}
-    assert not list(path.parent.glob("part-*"))
+    assert not list(path.parent.glob("step-*"))
     logged = only_run(path.parent)
     assert logged.exit_code == 0
     assert logged.run.run_id == result["run_id"]

@@ -276,14 +276,3 @@ def test_a_value_that_cannot_be_is_one_line(command, option: str, why: str) -> N
     assert failed.code == 2
     assert failed.err.startswith(f"{value}: {why}")
     assert failed.err.count("\n") == 1
-
-
-def test_an_identity_counts_replays_options_where_they_matter() -> None:
-    from conf.compose import composed
-    from mdl.settings import MdlConfig
-
-    def run_id(*overrides: str) -> str:
-        return MDL.experiment(composed("mdl", ["eraser=control", *overrides], MdlConfig)).run.directory.name
-
-    assert run_id("mdl=paper", "mdl.min_chunk=null") == run_id()  # they differ in replay's options
-    assert len({run_id(), run_id("mdl.code=replay"), run_id("mdl.code=replay", "mdl.replay.batch=9")}) == 3

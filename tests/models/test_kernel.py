@@ -94,9 +94,3 @@ def test_what_does_not_fit_is_refused_in_one_line() -> None:
         kernel("rbf", bandwidth=0)
     with pytest.raises(ValueError, match=r"model\.bandwidth=inf"):
         kernel("rbf", bandwidth=math.inf)
-
-
-def test_options_of_other_kernels_are_no_part_of_its_identity() -> None:
-    options = {"name": "kernel", "kernel": "ntk", "depth": 2, "bandwidth": 0.5}
-    assert Kernel.identity(options) == {"name": "kernel", "kernel": "ntk", "depth": 2}
-    assert Kernel.identity({**options, "kernel": "rbf"}) == {"name": "kernel", "kernel": "rbf", "bandwidth": 0.5}

@@ -131,7 +131,7 @@ def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) 
     for name, values in load_tensors(blocks)[0].items():
         assert torch.equal(load_tensors(resumed)[0][name], values)
     assert sum(calls) < 60  # the first three blocks were not computed again
-    assert not list(resumed.parent.glob("part-*"))
+    assert not list(resumed.parent.glob("step-*"))
 
 
 def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monkeypatch) -> None:

@@ -134,7 +134,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
     assert sizes == [60, 30, 6, 60, 30, 6]
     directory, result = the_run()
     assert result["summaries"] == the_run("whole")[1]["summaries"]
-    assert not list(directory.glob("part-*"))
+    assert not list(directory.glob("step-*"))
 
 
 @pytest.mark.parametrize(

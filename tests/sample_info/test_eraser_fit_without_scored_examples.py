@@ -99,7 +99,7 @@ def test_an_interrupted_refit_continues(command, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(QleaceEraser, "fit", lambda *a, **o: calls.append(0) or fit(*a, **o))
     assert command(COMMAND, *options).code == 0
     assert len(calls) == 20 + 24  # of the second block of 16, four were lost
-    assert not list(Path("runs").glob("*/part-*"))
+    assert not list(Path("runs").glob("*/step-*"))
 
 
 def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> None:

@@ -70,14 +70,14 @@ def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypa
     assert trained == [2, 1]
     for part in ("weight", "prediction", "outputs"):
         assert torch.equal(getattr(resumed, part), getattr(whole, part))
-    for step in run.directory.glob("part-subsets-0-[24].safetensors"):
+    for step in run.directory.glob("step-subsets-0-[24].safetensors"):
         step.unlink()
     smaller = replace(problem, memory_bytes=1.5 * problem.training.bytes_per_member())
     trained.clear()
     resumed = trained_without(smaller, sets, "subsets", run)
     assert trained == [1, 1, 1]  # stacks of another size, of what is left
     torch.testing.assert_close(resumed.outputs, whole.outputs, rtol=1e-9, atol=1e-12)
-    (first,) = run.directory.glob("part-subsets-0-0.safetensors")
+    (first,) = run.directory.glob("step-subsets-0-0.safetensors")
     first.write_bytes(first.read_bytes()[:-8])  # damaged: trained again, the others not
     trained.clear()
     assert torch.equal(trained_without(problem, sets, "subsets", run).outputs, whole.outputs)

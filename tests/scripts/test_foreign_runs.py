@@ -56,8 +56,8 @@ SHAPES: dict[str, Callable[[Path, Path], object]] = {
 }
 FINISHED = ("result.json", "curves.csv", "test_bits.safetensors", "bits.safetensors", "log.txt", "wandb")
 UNFINISHED = (
-    "config.yaml", "state.json", "run.lock", "log.txt", "wandb", "part-100.json",
-    "part-100.safetensors", "checkpoint-100-0.1.safetensors",
+    "config.yaml", "state.json", "run.lock", "log.txt", "wandb", "step-100.json",
+    "step-100.safetensors", "checkpoint-100-0.1.safetensors",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     True, "x", None, [], {}, -1, 7.5, 2**53 + 1, 10**400, 1e300, [[0]], {"a": {"b": 1}}, ESCAPE, "\ud800", "[/red]",
@@ -93,7 +93,7 @@ class Foreign:
         (run.directory / "state.json").write_text(sealed({**about, "state": "running"}))
         if not finished:
             (run.directory / "result.json").unlink()
-            (run.directory / "part-100.json").write_text(sealed({**about, "part": "100", "value": {}}))
+            (run.directory / "step-100.json").write_text(sealed({**about, "step": "100", "value": {}}))
         return run
 
     def shaped(self) -> Iterator[Run]:
@@ -122,16 +122,16 @@ class Foreign:
                 config = json.loads((run.directory / "config.yaml").read_text())
                 (run.directory / "config.yaml").write_text(json.dumps(config | {section: value}))
                 yield run
-        for name in ("state.json", "part-100.json"):
+        for name in ("state.json", "step-100.json"):
             for values in STATES:
                 run = self.run(finished=False)
-                whole = {"run": run.id, "state": "failed", "part": "100", "value": {}, "seconds": 1.5}
+                whole = {"run": run.id, "state": "failed", "step": "100", "value": {}, "seconds": 1.5}
                 (run.directory / name).write_text(sealed(whole | values))
                 yield run
         for seconds in ("x", True, -1e300):
             run = self.run(finished=False)
-            about = {"run": run.id, "part": "1", "value": {}, "seconds": seconds}
-            save_tensors(run.directory / "part-1.safetensors", {"a": torch.ones(1)}, about)
+            about = {"run": run.id, "step": "1", "value": {}, "seconds": seconds}
+            save_tensors(run.directory / "step-1.safetensors", {"a": torch.ones(1)}, about)
             yield run
         for _ in range(2):
             run = self.run()
@@ -233,7 +233,7 @@ def test_a_sweep_whose_files_are_odd_is_shown(seconds: Any, tmp_path: Path, caps
     assert "1 run: 1 missing" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["log.txt", "wandb", "part-100.json", "checkpoint-100-0.1.safetensors", "table.md"])
+@pytest.mark.parametrize("name", ["log.txt", "wandb", "step-100.json", "checkpoint-100-0.1.safetensors", "table.md"])
 @pytest.mark.parametrize("shape", ["a link to a file", "a link to a folder", "a link to nothing", "a pipe", "a socket"])
 def test_a_run_is_not_continued_where_it_would_write_through_a_link_or_wait(
     name: str, shape: str, command, tmp_path: Path

@@ -1,6 +1,5 @@
 """The status of a sweep from disk alone, and what is left to do of it."""
 
-import csv
 import functools
 import json
 import re
@@ -8,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from conf.compose import unchecked
-from erasure.store.checked_files import read_json, sealed, write_json
+from erasure.store.checked_files import sealed
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.manage_sweep.status import jobs_by_id
-from scripts.report import main as report
 from tests.made_up_runs import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
@@ -84,8 +81,8 @@ def test_the_time_left_is_what_runs_have_not_spent_and_failed_runs_need_none(tmp
         run.start("a: 1\n")
     finished = made_up(runs["control"].id)
     runs["control"].finish(replace(finished, timing=replace(finished.timing, seconds=600.0)))
-    (runs["leace"].directory / "part-10.json").write_text(
-        sealed({"run": runs["leace"].id, "part": "10", "value": {}, "seconds": 450.0})
+    (runs["leace"].directory / "step-10.json").write_text(
+        sealed({"run": runs["leace"].id, "step": "10", "value": {}, "seconds": 450.0})
     )
     runs["leace"].fail(KeyboardInterrupt())
     runs["qleace"].fail(RuntimeError("the loss is not finite"))
@@ -128,30 +125,6 @@ def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, c
     assert sweep(["discard", str(half_done), "--yes"]) == 0
     assert f"deleted: {third.id}" in capsys.readouterr().out
     assert {run.id for run in runs if run.directory.exists()} == before - {third.id}
-
-
-def test_runs_stored_with_an_option_that_is_gone_are_shown_compared_and_continued(command, capsys) -> None:
-    """`mdl.share` was stored with runs, and was no part of their ids."""
-    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
-    tiny += ["logger.mode=disabled"]
-    assert command(MDL, "-m", "eraser=control,leace", *tiny).code == 0
-    control, leace = sorted(Path("runs").glob("mdl-*"))
-    for share, directory in ((False, control), (True, leace)):
-        result = read_json(directory / "result.json")
-        result["config"]["mdl"]["share"] = share
-        write_json(directory / "result.json", result)
-        (directory / "config.yaml").write_text(yaml.safe_dump(result["config"]))
-    capsys.readouterr()
-    assert sweep(["status", "runs", "--", "eraser=control,leace", *tiny]) == 0
-    assert report(["runs", "--out", "report"]) == 0
-    (table,) = Path("report/tables").glob("*.csv")  # one setting, not one for each value of the option
-    assert [row["eraser"] for row in csv.DictReader(table.read_text().splitlines())] == ["control", "leace"]
-    again = command(MDL, "eraser=leace", *tiny)
-    assert "no finished control" not in again.out
-    assert again.out.startswith(f"{leace.name}: ")
-
-    (leace / "result.json").unlink()
-    assert command(MDL, "eraser=leace", *tiny).out.startswith(f"{leace.name}: ")
 
 
 @pytest.mark.parametrize("word", ["hydra/launcher=nope", "hydra.launcher.nope=1", "hydra.nope=1"])

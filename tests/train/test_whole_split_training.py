@@ -38,7 +38,7 @@ def test_the_last_training_of_mdl_is_that_of_train_and_both_keep_its_weights(com
     tiny = ["train=quick", "train.max_epochs=3", "train.stack=all", "seeds=[2,5]", "logger.mode=disabled"]
     assert command(MDL, "mdl=quick", *tiny).code == 0
     assert command(TRAIN, *tiny).code == 0
-    by_command = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
+    by_command = {r["command"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
     assert by_command["train"]["final"]["loss_bits"] == by_command["mdl"]["final"]["loss_bits"]
     assert by_command["train"]["epochs"] == by_command["mdl"]["curve"][-1]["epochs"]
     for result in by_command.values():

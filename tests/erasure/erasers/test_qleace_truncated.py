@@ -80,12 +80,6 @@ def test_without_truncation_every_class_keeps_all_directions(changed: dict[str, 
     assert all(torch.linalg.matrix_rank(c) == 40 for c in covariances_after(eraser, x.double(), z))
 
 
-def test_the_default_truncation_is_no_part_of_an_identity() -> None:
-    older = {"precision": "float32", "shrinkage": True}
-    assert TruncatedQleaceEraser.identity(older | {"truncation": None}) == older
-    assert TruncatedQleaceEraser.identity(older | {"truncation": "float64"}) != older
-
-
 @pytest.mark.parametrize("option", ["precision", "truncation"])
 def test_another_dtype_is_refused(option: str) -> None:
     chosen: dict[str, Any] = {option: "float16"}

@@ -162,7 +162,7 @@ def test_image_folders_are_distinguished_by_their_last_folder_and_not_by_where_t
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
     older, newer = (
-        replace(result(), code={"train": version}, run_id=f"run-{version}", timing=Timing(started=float(version)))
+        replace(result(), code={"results": version}, run_id=f"run-{version}", timing=Timing(started=float(version)))
         for version in (1, 2)
     )
     for both in ([older, newer], [newer, older]):
@@ -187,7 +187,7 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     edit_result(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit_result(more, config=config | {"dataset": config["dataset"] | {"size": None}})
     assert sorted(str(block.rows[0]["dataset"]) for block in arrange(read_runs([runs]))) == [
-        "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
+        "digits (train_size=48976)", "digits (train_size=9976)", "digits (train_size=9976, size=16)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
     edit_result(more, train_size=48976, config=config)

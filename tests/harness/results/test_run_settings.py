@@ -1,5 +1,7 @@
 """Settings of runs: the nearest preset, and the options that differ from it."""
 
+from pathlib import Path
+
 from conf import Options
 from conf.groups import keys
 from harness.results.run_settings import as_text, setting
@@ -17,14 +19,20 @@ def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
 
 
 def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
-    """`mdl=quick mdl.num_chunks=4` is the run of `mdl.num_chunks=4`: their block code differs in nothing else."""
-    for choice in ("default", "quick"):
-        assert as_text(setting(PARTS | {"mdl": keys("mdl", choice) | {"num_chunks": 4}}, "mdl")) == "mdl.num_chunks=4"
-    assert as_text(setting(PARTS | {"mdl": keys("mdl", "quick")}, "mdl")) == "mdl=quick"
-    replayed = PARTS | {
-        "mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}
-    }  # whose streams are quick's alone
-    assert setting(replayed, "mdl") == {"mdl": "quick", "mdl.num_chunks": 4, "mdl.code": "replay"}
+    """Options that distinguish rows do not count: blocks and replay with `mdl.num_chunks=4` stand in one table."""
+    assert as_text(setting(PARTS | {"mdl": keys("mdl", "default") | {"num_chunks": 4}}, "mdl")) == "mdl.num_chunks=4"
+    quick = PARTS | {"mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}}
+    replay = {"mdl.code": "replay", "mdl.replay.batch": 16, "mdl.replay.streams": 127}
+    assert setting(quick, "mdl") == {"mdl.num_chunks": 4} | replay
+    assert setting(PARTS | {"mdl": keys("mdl", "quick")}, "mdl") == {"mdl": "quick"}
+
+
+def test_a_preset_of_the_user_may_leave_out_options_with_defaults(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "mdl").mkdir()
+    (tmp_path / "mdl/mine.yaml").write_text("num_chunks: 7\nmin_chunk: 3\n")
+    mine = keys("mdl", "default") | {"num_chunks": 7, "min_chunk": 3}
+    monkeypatch.setattr("sys.argv", ["mdl", "--config-dir", str(tmp_path)])
+    assert setting(PARTS | {"mdl": mine}, "mdl") == {"mdl": "mine"}
 
 
 def test_a_rate_that_a_preset_has_for_the_eraser_is_no_other_setting() -> None:
@@ -32,7 +40,7 @@ def test_a_rate_that_a_preset_has_for_the_eraser_is_no_other_setting() -> None:
     published = PARTS | {"train": keys("train", "published") | rates}
     assert setting(published, "train") == {"train": "published"}
     assert setting(published | {"eraser": {"name": "control"}}, "train") == {"train": "published", "train.lr": 1e-4}
-    published["train"]["published"] = {"patience_epochs": 100, "backtrack": False}  # of before an option came
+    published["train"]["published"] = {"patience_epochs": 100, "backtrack": False, "share_saved_state": False}
     assert as_text(setting(published, "train")) == (
         "train=published, train.published.backtrack=false, train.published.share_saved_state=false"
     )
