@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _SUFFIXES = (".npz", ".safetensors")
 _CHANNELS = (1, 3)
 _EXACT = 2**53  # float64 represents all whole numbers up to this one
+_LEAST = 1e-75  # least size of values, because commands compute their fourth powers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,12 +193,20 @@ class Arrays(Source):
             )
         is_float = x.dtype.kind == "f" and x.dtype.itemsize <= 8
         vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if is_float else np.float64, copy=False))
-        if not (vectors.amin(0).isfinite() & vectors.amax(0).isfinite()).all():  # NaN where a column has one
+        low, high = vectors.amin(0), vectors.amax(0)  # NaN where a column has one
+        if not (low.isfinite() & high.isfinite()).all():
             row = next(i for i, values in enumerate(vectors) if not values.isfinite().all())
             column = int((~vectors[row].isfinite()).nonzero()[0])
             raise ValueError(
                 f"{self.path}: '{key}' is {x[row, column]} in row {row}, column {column}: "
                 "remove rows that are not finite, or fill them in"
+            )
+        spread, reach = float((high - low).max()), float(torch.maximum(-low, high).max())
+        if 0 < spread < _LEAST or reach > 1 / _LEAST:
+            size = max(spread, reach if reach > 1 / _LEAST else 0)
+            raise ValueError(
+                f"{self.path}: '{key}' has values of size {size:.0e}, and their products leave float64's range: "
+                f"multiply them all by {1 / size:.0e}"
             )
         return vectors
 

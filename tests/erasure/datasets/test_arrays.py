@@ -303,6 +303,14 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "empty": (lambda d: (broken(write(d / "a.npz", x=X, y=Y), 0.0), {}), r"cannot be read as a whole .npz"),
     "header of 8 TB": (lambda d: (huge_header(d / "a.npz"), {}), r"cannot be read as a whole .npz file \("),
+    "times 1e100": (
+        lambda d: (write(d / "a.npz", x=1e100 * X, y=Y), {}),
+        r"size \de\+10\d, and their products .*multiply",
+    ),
+    "times 1e-100": (
+        lambda d: (write(d / "a.npz", x=1e-100 * X, y=Y), {}),
+        r"size \de-9\d, and their products .*multiply",
+    ),
     "member that is no array": (lambda d: (no_array(d / "a.npz"), {}), r"has no array 'x', only text, y"),
     "array that is text": (
         lambda d: (no_array(d / "a.npz"), {"x_key": "text"}),
