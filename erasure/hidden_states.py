@@ -306,16 +306,16 @@ def _selected(
             one_hot = not isinstance(num_classes, int) or is_one_hot(concepts[name][known])
             if concepts[name].shape[1] != k or not one_hot:
                 raise _wrong_shape(name, values, leading)
-        if values.is_floating_point():
-            if bool((values == ignore_index).any()):
-                raise ValueError(
-                    f"{name} holds ignore_index={ignore_index} among real numbers, where it would count as a value: "
-                    "leave tokens out by a mask, or pass an ignore_index that is no value"
-                )
-        elif concepts[name].ndim == 1:
+        if concepts[name].ndim == 1 and not values.is_floating_point():
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
         rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
+    for name, values in concepts.items():
+        if values.is_floating_point() and bool((values == ignore_index).any()):
+            raise ValueError(
+                f"{name} holds ignore_index={ignore_index} among real numbers, where it would count as a value: "
+                "leave tokens out by a mask, or pass an ignore_index that is no value"
+            )
     return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]
 
 

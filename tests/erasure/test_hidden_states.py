@@ -221,14 +221,16 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
     ignored = torch.where(mask, z, -100)
     real = fit_layers(model, [(x[mask], z[mask].double())], names)
     several = fit_layers(model, [(x[mask], {"a": z[mask], "b": x[mask][:, :2]})], names, num_classes={"a": 2})
-    both = {"a": ignored, "b": x[..., :2]}
+    both = {"a": ignored, "b": torch.where(mask[..., None], x[..., :2], -100)}
+    one_hot = torch.where(mask[..., None], torch.nn.functional.one_hot(z), -100).double()
     found: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (expected, fit_layers(model, [(x, z, mask)], names, num_classes=2)),
         (expected, fit_layers(model, [({"x": x, "mask": mask}, z)], names, num_classes=2, mask="mask")),
         (expected, fit_layers(model, [{"x": x, "mask": mask, "z": z}], names, num_classes=2, z="z", mask="mask")),
         (expected, fit_layers(model, [(x, ignored)], names, num_classes=2)),
         (expected, fit_layers(model, [(x, torch.where(mask, z, 7))], names, num_classes=2, ignore_index=7)),
-        (real, fit_layers(model, [(x, z.double()[..., None], mask)], names)),
+        (real, fit_layers(model, [(x, ignored.double()[..., None], mask)], names)),
+        (expected, fit_layers(model, [(x, one_hot, mask)], names, num_classes=2)),
         (several, fit_layers(model, [(x, both)], names, num_classes={"a": 2})),
         (several, fit_layers(model, [{"x": x} | both], names, num_classes={"a": 2}, z=["a", "b"])),
     ]
