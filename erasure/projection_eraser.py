@@ -45,10 +45,12 @@ class ProjectionEraser(Eraser):
 
 
 def removed_columns(
-    kind: type[Eraser], moments: ClassMoments | ConceptMoments, left: Tensor, right: Tensor
+    kind: type[Eraser], moments: ClassMoments | ConceptMoments, covariance: Tensor, left: Tensor, right: Tensor
 ) -> tuple[int, ...]:
-    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, as `constant_columns`."""
-    covariance = moments.total
+    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, as `constant_columns`.
+
+    `covariance` is Σ_xx, [d, d], which takes as long as the rest to compute from moments of many classes.
+    """
     product = covariance @ right.T
     before = covariance.diagonal()
     after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
