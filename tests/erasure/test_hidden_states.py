@@ -299,12 +299,25 @@ def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused
         fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
 
 
-def test_any_module_in_training_mode_is_reported_except_a_wrapper(caplog: pytest.LogCaptureFixture) -> None:
-    model = nn.Sequential(nn.Dropout(), nn.Linear(4, 4)).eval()
+class Mirrored(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight + weight.T
+
+
+class Noise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, training=self.training)
+
+
+@pytest.mark.parametrize("late", [nn.Dropout(), nn.BatchNorm1d(4), Noise()])
+def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, caplog) -> None:
+    model = nn.Sequential(nn.Identity(), nn.Linear(4, 4)).eval()
     batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+    model[0] = nn.Identity()  # in training mode, as every new module
+    nn.utils.parametrize.register_parametrization(model[1], "weight", Mirrored())
     fit_layers(nn.DataParallel(model), batches, ["module.1"], num_classes=2)
     assert not caplog.messages
-    model[0].train()
+    model[0] = late
     fit_layers(model, batches, ["1"], num_classes=2)
     assert "module 0 is in training mode: dropout changes its states; call model.eval() first" in caplog.text
 
