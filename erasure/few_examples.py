@@ -36,7 +36,7 @@ def few_examples(n: int, smallest: int | None, dim: int, order: int) -> str | No
 
 def warned_of_few(eraser: Any, moments: ClassMoments | ConceptMoments) -> bool:
     """Log a warning if an eraser (class or instance) is fitted to too few examples; return whether it was logged."""
-    smallest = None if isinstance(moments, ConceptMoments) else min(moments.sizes)
+    smallest = None if isinstance(moments, ConceptMoments) else min(filter(None, moments.sizes), default=0)
     warning = few_examples(moments.n, smallest, moments.dim, eraser.erased_order)
     if warning is not None:
         log.warning("%s: %s; fit it to more examples, or to fewer coordinates of them", eraser.__name__, warning)

@@ -180,6 +180,8 @@ def _require_plain(linear: Any) -> None:
     kind, parameters = type(linear), dict(linear.named_parameters(recurse=False))
     if "weight" not in parameters or (linear.bias is not None and "bias" not in parameters):
         raise ValueError(f"the weights of the layer are computed from others: {_REMEDY}")
+    if nn.parameter.is_lazy(linear.weight):
+        raise ValueError(f"the weights of {linear!r:.60} have no values yet: pass a batch through the layer first")
     if not (kind.forward is nn.Linear.forward or _is_conv1d(linear)) or "forward" in vars(linear):
         raise ValueError(
             f"{kind.__name__} replaces the forward of torch.nn.Linear: merge it into a torch.nn.Linear before the fold"

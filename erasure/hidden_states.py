@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from erasure.attached_erasers import Attachment, is_compiled
 from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
@@ -29,6 +31,8 @@ from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
+
+_MODE_MATTERS = (_DropoutNd, _NormBase, nn.RReLU, nn.RNNBase, nn.MultiheadAttention)
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +153,7 @@ def fit_layers(
     if training := [
         f"module {name}" if name else "the network"
         for name, one in model.named_modules()
-        if one.training and not _wraps(one)
+        if one.training and _depends_on_mode(name, one)
     ]:
         log.warning("%s is in training mode: dropout changes its states; call model.eval() first", training[0])
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
@@ -193,9 +197,11 @@ def fit_layers(
     return erasers
 
 
-def _wraps(module: nn.Module) -> bool:
-    """Return whether a module only passes its inputs on, as `torch.nn.DataParallel`, whose mode has no effect."""
-    return [name for name, _ in module.named_children()] in (["module"], ["_orig_mod"])
+def _depends_on_mode(name: str, module: nn.Module) -> bool:
+    """Return whether training mode may change what a module computes; True for modules that torch does not define."""
+    if isinstance(module, _MODE_MATTERS):
+        return True
+    return not (type(module).__module__.startswith("torch.") or "parametrizations" in name.split("."))
 
 
 def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
@@ -306,16 +312,16 @@ def _selected(
             one_hot = not isinstance(num_classes, int) or is_one_hot(concepts[name][known])
             if concepts[name].shape[1] != k or not one_hot:
                 raise _wrong_shape(name, values, leading)
-        if values.is_floating_point():
-            if bool((values == ignore_index).any()):
-                raise ValueError(
-                    f"{name} holds ignore_index={ignore_index} among real numbers, where it would count as a value: "
-                    "leave tokens out by a mask, or pass an ignore_index that is no value"
-                )
-        elif concepts[name].ndim == 1:
+        if concepts[name].ndim == 1 and not values.is_floating_point():
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
         rows, concepts = rows[known], {name: values[known] for name, values in concepts.items()}
+    for name, values in concepts.items():
+        if values.is_floating_point() and bool((values == ignore_index).any()):
+            raise ValueError(
+                f"{name} holds ignore_index={ignore_index} among real numbers, where it would count as a value: "
+                "leave tokens out by a mask, or pass an ignore_index that is no value"
+            )
     return rows, concepts if isinstance(z, Mapping) else concepts[SINGLE]
 
 

@@ -34,6 +34,10 @@ _ORIENTATION = 0x0112  # EXIF tag
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLES_PER_PIXEL = 258, 262, 277  # TIFF tags
 _ON_WHITE = "have transparent pixels, which were put on white"
 _FIRST_FRAME = "have several frames, of which the first is read"
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # any number of 0xff may go before it (ITU T.81, B.1.1.2)
+_SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
+_RESTARTS = range(0xD0, 0xD8)
+_AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +95,7 @@ def decode(
 
 
 def _require_whole(encoded: bytes) -> None:
-    """Raise an error for other formats, and for damage of a PNG that Pillow ignores."""
+    """Raise an error for other formats, and for damage that Pillow ignores."""
     with Image.open(BytesIO(encoded)) as image:
         if image.format not in _FORMATS:
             raise _RefusedError(f"is a file of format {image.format}, which is not read: save it as .png")
@@ -102,6 +106,30 @@ def _require_whole(encoded: bytes) -> None:
                     f"marks a value of {depth} bits as transparent, which is not read: save it with an alpha channel"
                 )
             image.verify()  # the chunks' checksums
+        elif image.format == "JPEG":
+            _require_whole_scans(encoded)
+
+
+def _require_whole_scans(encoded: bytes) -> None:
+    """Check that a JPEG's scans end at allowed markers, the last at the end of the image."""
+    position, restarts = 2, False
+    while (match := _MARKER.match(encoded, position)) is None or match[1] != b"\xd9":
+        if match is None:
+            raise ValueError("it ends early" if position >= len(encoded) else f"no marker at byte {position}")
+        marker, position = match[1][0], match.end()
+        restarts |= marker == 0xDD
+        position += int.from_bytes(encoded[position : position + 2], "big")
+        while marker == 0xDA:  # coded values follow, up to a marker that does not belong to them
+            match = _SCAN_END.search(encoded, position)
+            if match is None:
+                raise ValueError("it ends early")
+            position, ending = match.start(), encoded[match.start() + 1]
+            if ending in _RESTARTS and restarts:
+                position += 2
+                continue
+            if ending not in _AFTER_SCAN:
+                raise ValueError(f"stray marker {ending:#x} among its coded values")
+            break
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

@@ -45,10 +45,12 @@ class ProjectionEraser(Eraser):
 
 
 def removed_columns(
-    kind: type[Eraser], moments: ClassMoments | ConceptMoments, left: Tensor, right: Tensor
+    kind: type[Eraser], moments: ClassMoments | ConceptMoments, covariance: Tensor, left: Tensor, right: Tensor
 ) -> tuple[int, ...]:
-    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, as `constant_columns`."""
-    covariance = moments.total
+    """Return the coordinates to which x - (x - m̄) Bᵀ Aᵀ leaves no variance, as `constant_columns`.
+
+    `covariance` is Σ_xx, [d, d], which takes as long as the rest to compute from moments of many classes.
+    """
     product = covariance @ right.T
     before = covariance.diagonal()
     after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
@@ -63,9 +65,9 @@ def constant_columns(
     Waits once for the device. Logs a warning if no coordinate varies by more than the rounding of the examples.
     """
     eps, square = torch.finfo(before.dtype).eps, moments.mean.square()
-    rounding = 10 * len(before) * eps * before  # as in `CovarianceFactor`, as are the next two
+    rounding = 10 * len(before) * eps * before  # as in `CovarianceFactor`, as is the next
     live = before > (32 * eps) ** 2 * square
-    noise = (moments.epsilon**2 / 12 * (1 + square / before)) ** (2 / 3) * before
+    noise = 10 * moments.epsilon**2 / 12 * (before + square)
     nothing_left = live.any() & (~live | (after <= torch.maximum(noise, rounding))).all()
     nothing, *gone = torch.cat([nothing_left[None], (before > 0) & (after <= rounding)]).tolist()
     if nothing:

@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import math
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from erasure.dataset import LabelledImages, RawImages, Source
+from erasure.device_memory import free_bytes
 from erasure.store.checked_files import file_checksum, fingerprint
 
 log = logging.getLogger(__name__)
@@ -20,6 +23,7 @@ log = logging.getLogger(__name__)
 _SUFFIXES = (".npz", ".safetensors")
 _CHANNELS = (1, 3)
 _EXACT = 2**53  # float64 represents all whole numbers up to this one
+_LEAST = 1e-75  # least size of values, because commands compute their fourth powers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +72,13 @@ class Arrays(Source):
         if self.test_x_key is not None and self.test_y_key is not None:
             pairs.append((self.test_x_key, self.test_y_key))
         keys = [key for pair in pairs for key in pair]
-        present, arrays = self._arrays(keys)
-        if left_out := sorted({*present} - {*keys}):
-            log.warning("%s: left out: the arrays %s", self.path, ", ".join(left_out))
+        arrays = self._read(keys)
         examples = [self._examples(arrays[x_key], x_key) for x_key, _ in pairs]
         if len({part.shape[1:] for part in examples}) > 1:
             one, other = (_described(part) for part in examples)
             raise ValueError(f"{self.path}: '{self.test_x_key}' has {other}, but '{self.x_key}' has {one}")
         labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, examples, strict=True)]
-        if self.names is not None:  # a wrong file is refused before anything is computed
-            self._names_of(self.names, len(examples[0]))
+        self.example_names(torch.arange(len(examples[0])))  # a wrong file is refused before anything is computed
         classes = np.unique(labels[0])
         train, *test = (LabelledImages(x, self._positions(y, classes)) for x, y in zip(examples, labels, strict=True))
         bounded = arrays[self.x_key].ndim > 2
@@ -91,18 +92,13 @@ class Arrays(Source):
         """
         if self.names is None:
             return super().example_names(index)
-        names = self._names_of(self.names, len(self._arrays([self.x_key])[1][self.x_key]))
-        return [names[i] for i in index.tolist()]
-
-    def _names_of(self, file: str, examples: int) -> list[str]:
-        """Return the names of all examples."""
-        lines = self._lines(file)
-        if len(lines) != examples:
+        lines, (shape, _) = self._lines(self.names), self._arrays([self.x_key])[1][self.x_key]
+        if len(lines) != shape[0]:
             raise ValueError(
-                f"names={file} has {len(lines)} lines, and '{self.x_key}' of {self.path} has {examples} rows: "
+                f"names={self.names} has {len(lines)} lines, and '{self.x_key}' of {self.path} has {shape[0]} rows: "
                 "give one line for each row, and no header"
             )
-        return lines
+        return [lines[i] for i in index.tolist()]
 
     def names_content(self) -> str | None:
         """Return a digest of the lines of `names`."""
@@ -131,17 +127,31 @@ class Arrays(Source):
             raise ValueError(f"path={self.path}: no such file")
         return path
 
-    def _arrays(self, keys: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-        """Return the names of all arrays, and the arrays of `keys`."""
+    def _arrays(self, keys: Sequence[str]) -> tuple[list[str], "Mapping[str, _Header]"]:
+        """Return the names of all arrays, and the headers of those of `keys`."""
         path = self._file()
         with self._explained(path):
-            present, arrays = (_read_npz if path.suffix.lower() == ".npz" else _read_safetensors)(path, keys)
+            present, headers = (_npz_headers if _is_npz(path) else _safetensors_headers)(path, keys)
         if missing := [key for key in keys if key not in present]:
             raise ValueError(
                 f"path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
                 "choose with x_key=NAME and y_key=NAME"
             )
-        return present, arrays
+        return present, headers
+
+    def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
+        path = self._file()
+        present, headers = self._arrays(keys)
+        needed = sum(_peak_bytes(*header) for header in headers.values())
+        if needed > (free := free_bytes(torch.device("cpu"))):
+            raise ValueError(
+                f"path={self.path}: its arrays need {needed / 1e9:.1f} GB of memory to be read and split, but "
+                f"{free / 1e9:.1f} GB are free: write fewer rows or columns, or take another machine"
+            )
+        if left_out := sorted({*present} - {*keys}):
+            log.warning("%s: left out: the arrays %s", self.path, ", ".join(left_out))
+        with self._explained(path):
+            return (_read_npz if _is_npz(path) else _read_safetensors)(path, keys)
 
     @contextlib.contextmanager
     def _explained(self, path: Path) -> Iterator[None]:
@@ -183,12 +193,20 @@ class Arrays(Source):
             )
         is_float = x.dtype.kind == "f" and x.dtype.itemsize <= 8
         vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if is_float else np.float64, copy=False))
-        if not (vectors.amin(0).isfinite() & vectors.amax(0).isfinite()).all():  # NaN where a column has one
+        low, high = vectors.amin(0), vectors.amax(0)  # NaN where a column has one
+        if not (low.isfinite() & high.isfinite()).all():
             row = next(i for i, values in enumerate(vectors) if not values.isfinite().all())
             column = int((~vectors[row].isfinite()).nonzero()[0])
             raise ValueError(
                 f"{self.path}: '{key}' is {x[row, column]} in row {row}, column {column}: "
                 "remove rows that are not finite, or fill them in"
+            )
+        spread, reach = float((high - low).max()), float(torch.maximum(-low, high).max())
+        if 0 < spread < _LEAST or reach > 1 / _LEAST:
+            size = max(spread, reach if reach > 1 / _LEAST else 0)
+            raise ValueError(
+                f"{self.path}: '{key}' has values of size {size:.0e}, and their products leave float64's range: "
+                f"multiply them all by {1 / size:.0e}"
             )
         return vectors
 
@@ -221,22 +239,70 @@ class Arrays(Source):
         return torch.from_numpy(position)
 
 
+_Header = tuple[tuple[int, ...], np.dtype]  # shape and type
+
+
+def _is_npz(path: Path) -> bool:
+    return path.suffix.lower() == ".npz"
+
+
 def _described(part: Tensor) -> str:
     c, h, w = part.shape[1:]
     return f"{c} columns" if h == w == 1 else f"images of {c}×{h}×{w}"
 
 
-def _read_npz(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the names of all arrays, and those of `keys` that there are."""
+def _npz_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
+    """Return the names of all arrays, and the shapes and types of those of `keys`, from the headers.
+
+    Raises:
+        ValueError: the header of an array declares another size than the archive.
+    """
+    headers: dict[str, _Header] = {}
+    with zipfile.ZipFile(path) as archive:
+        members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+        for key in members.keys() & {*keys}:
+            with archive.open(members[key]) as member:
+                old = np.lib.format.read_magic(member) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(member)
+                declared = member.tell() + math.prod(shape) * dtype.itemsize
+            if dtype.hasobject:
+                raise ValueError(f"'{key}' holds Python objects, which only pickle could read: {key}.astype(str)")
+            if declared != archive.getinfo(members[key]).file_size:
+                raise ValueError(f"the header of '{key}' does not match its size")
+            headers[key] = shape, dtype
+    return sorted(members), headers
+
+
+def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
-        return sorted(file.files), {key: file[key] for key in keys if key in file.files}
+        return {key: file[key] for key in keys}
 
 
-def _read_safetensors(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
+def _safetensors_headers(path: Path, keys: Sequence[str]) -> tuple[list[str], dict[str, _Header]]:
     """Return the names, shapes and types of arrays in a .safetensors file, as `_npz_headers` does."""
+    dtypes = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "U8": np.uint8}
     with safe_open(path, framework="pt") as file:
-        present = sorted(file.keys())
-        return present, {key: _numpy(file.get_tensor(key)) for key in keys if key in present}
+        present, headers = sorted(file.keys()), dict[str, _Header]()
+        for key in {*present} & {*keys}:
+            stored = file.get_slice(key)
+            headers[key] = tuple(stored.get_shape()), np.dtype(dtypes.get(stored.get_dtype(), np.int64))
+    return present, headers
+
+
+def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
+    with safe_open(path, framework="pt") as file:
+        return {key: _numpy(file.get_tensor(key)) for key in keys}
+
+
+def _peak_bytes(shape: Sequence[int], dtype: np.dtype) -> float:
+    """Return the peak memory of an array in bytes: values are converted, words are sorted, and splits are copies."""
+    count = math.prod(shape)
+    if dtype.kind in "US":
+        return 3.0 * count * dtype.itemsize
+    if (dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative) or (dtype == np.uint8 and len(shape) > 2):
+        return 2.0 * count * dtype.itemsize
+    return count * (8.0 + max(8, dtype.itemsize))
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

@@ -78,7 +78,7 @@ class AlfQleaceEraser(ProjectionEraser):
         # constant coordinates remain constant: rounding left traces of the random start of the search there
         search.removed.masked_fill_((total.diagonal() == 0)[:, None], 0.0)
         left, right = leace.without(search.removed)
-        constant = removed_columns(cls, moments, left, right)
+        constant = removed_columns(cls, moments, total, left, right)
         return cls(leace.mean, leace.num_classes, left, right, norms=tuple(norms), constant=constant)
 
 

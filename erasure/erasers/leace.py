@@ -94,7 +94,7 @@ class LeaceEraser(ProjectionEraser):
         # Rank and rounding: where Σ_xx is singular in float64, class means may differ outside its range.
         hidden_left, hidden_right = factor.null_projection(shifts)
         left, right = torch.cat([left, hidden_left], 1), torch.cat([right, hidden_right])
-        constant = removed_columns(cls, moments, left, right)
+        constant = removed_columns(cls, moments, total, left, right)
         return cls(moments.mean, num_classes, left, right, constant=constant)
 
 

@@ -50,7 +50,7 @@ class RandomEraser(ProjectionEraser):
             raise ValueError(f"num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions")
         left = random_directions(moments, num_directions, seed)
         right = left.T.contiguous()
-        constant = removed_columns(cls, moments, left, right)
+        constant = removed_columns(cls, moments, moments.total, left, right)
         return cls(moments.mean, moments.num_classes, left, right, constant=constant)
 
 

@@ -84,13 +84,13 @@ class RandomEditEraser(Eraser):
                 that do not vary.
         """
         cls.require_options(reference=reference, edit_size=edit_size)
-        if not bool(moments.total.trace() > 0):
+        total = moments.total
+        if not bool(total.trace() > 0):
             raise ValueError("all examples are alike: there is nothing to erase")
         if edit_size is None:
             edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
         _require_edit_size(edit_size)
         directions = random_directions(moments, moments.dim, seed)
-        total = moments.total
         constant_columns(cls, moments, total.diagonal(), (1 - edit_size) * total.diagonal())  # may warn
         variances = (directions * (total @ directions)).sum(0)  # variance along each direction
         left = edit_size * total.trace() - (variances.cumsum(0) - variances)

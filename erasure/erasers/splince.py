@@ -116,7 +116,8 @@ class SplinceEraser(ProjectionEraser):
             raise ValueError(f"keep={keep}: every concept is kept, so that nothing is erased")
         moments.require_examples(erased)
         z, y = (moments.whitened_cross(names) for names in (erased, keep))
-        factor = CovarianceFactor(moments.total, moments.mean, moments.n, moments.epsilon)
+        total = moments.total
+        factor = CovarianceFactor(total, moments.mean, moments.n, moments.epsilon)
         hidden_left, hidden_right = factor.null_projection(torch.cat([z, y], 1))
         split = factor.rank
 
@@ -138,5 +139,5 @@ class SplinceEraser(ProjectionEraser):
         rows = torch.linalg.pinv(outside)
         left = factor.multiply(u[:split]) + hidden_left @ u[split:]
         right = factor.solve_transposed(rows[:, :split].T).T + rows[:, split:] @ hidden_right
-        removed_columns(cls, moments, left, right)  # may warn
+        removed_columns(cls, moments, total, left, right)  # may warn
         return cls(moments.mean, None, left, right, cosine=cosine)

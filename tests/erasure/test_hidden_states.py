@@ -221,14 +221,16 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
     ignored = torch.where(mask, z, -100)
     real = fit_layers(model, [(x[mask], z[mask].double())], names)
     several = fit_layers(model, [(x[mask], {"a": z[mask], "b": x[mask][:, :2]})], names, num_classes={"a": 2})
-    both = {"a": ignored, "b": x[..., :2]}
+    both = {"a": ignored, "b": torch.where(mask[..., None], x[..., :2], -100)}
+    one_hot = torch.where(mask[..., None], torch.nn.functional.one_hot(z), -100).double()
     found: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (expected, fit_layers(model, [(x, z, mask)], names, num_classes=2)),
         (expected, fit_layers(model, [({"x": x, "mask": mask}, z)], names, num_classes=2, mask="mask")),
         (expected, fit_layers(model, [{"x": x, "mask": mask, "z": z}], names, num_classes=2, z="z", mask="mask")),
         (expected, fit_layers(model, [(x, ignored)], names, num_classes=2)),
         (expected, fit_layers(model, [(x, torch.where(mask, z, 7))], names, num_classes=2, ignore_index=7)),
-        (real, fit_layers(model, [(x, z.double()[..., None], mask)], names)),
+        (real, fit_layers(model, [(x, ignored.double()[..., None], mask)], names)),
+        (expected, fit_layers(model, [(x, one_hot, mask)], names, num_classes=2)),
         (several, fit_layers(model, [(x, both)], names, num_classes={"a": 2})),
         (several, fit_layers(model, [{"x": x} | both], names, num_classes={"a": 2}, z=["a", "b"])),
     ]
@@ -297,12 +299,25 @@ def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused
         fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
 
 
-def test_any_module_in_training_mode_is_reported_except_a_wrapper(caplog: pytest.LogCaptureFixture) -> None:
-    model = nn.Sequential(nn.Dropout(), nn.Linear(4, 4)).eval()
+class Mirrored(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight + weight.T
+
+
+class Noise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, training=self.training)
+
+
+@pytest.mark.parametrize("late", [nn.Dropout(), nn.BatchNorm1d(4), Noise()])
+def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, caplog) -> None:
+    model = nn.Sequential(nn.Identity(), nn.Linear(4, 4)).eval()
     batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+    model[0] = nn.Identity()  # in training mode, as every new module
+    nn.utils.parametrize.register_parametrization(model[1], "weight", Mirrored())
     fit_layers(nn.DataParallel(model), batches, ["module.1"], num_classes=2)
     assert not caplog.messages
-    model[0].train()
+    model[0] = late
     fit_layers(model, batches, ["1"], num_classes=2)
     assert "module 0 is in training mode: dropout changes its states; call model.eval() first" in caplog.text
 

@@ -127,6 +127,7 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
         ),
         (png_with_a_transparent_value(4), "a marks a value of 4 bits as transparent"),
         (encoded(Image.fromarray(COLOURS), "EPS"), "a is a file of format EPS, which is not read: save it as .png"),
+        (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-9], "a cannot be read as an image"),
         (encoded(Image.fromarray(COLOURS), "JPEG", exif=CORRUPT_EXIF), "a cannot be read as an image"),
     ],
@@ -169,6 +170,17 @@ def test_a_jpeg_may_have_fill_bytes_before_its_markers() -> None:
     padded += b"\xff" + content[position:-2] + b"\xff\xff" + content[-2:]
     filled, plain = (decode(one, "a", size=None, channels=3) for one in (padded, content))
     assert np.array_equal(filled, plain)
+    for cut in (position, len(padded) - 1):
+        with pytest.raises(ValueError, match="a cannot be read as an image"):
+            decode(padded[:cut], "a", size=None, channels=3)
+
+
+def test_a_jpeg_whose_end_is_filled_with_zeros_is_refused() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    content = encoded(Image.fromarray(noise), "JPEG")
+    for arrived in range(len(content) // 2, len(content) - 2, 17):
+        with pytest.raises(ValueError, match="a cannot be read as an image"):
+            decode(content[:arrived].ljust(len(content), b"\0"), "a", size=None, channels=3)
 
 
 def flipped(content: bytes, position: int) -> bytes:

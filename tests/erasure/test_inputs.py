@@ -253,6 +253,14 @@ def test_a_warning_says_that_nothing_is_left(name: str, caplog: pytest.LogCaptur
     assert not caplog.messages
 
 
+def test_well_separated_classes_of_bfloat16_keep_their_variance(caplog: pytest.LogCaptureFixture) -> None:
+    z = torch.arange(400) % 2
+    x = (0.01 * torch.randn(400, 1, generator=torch.Generator().manual_seed(0)) + z[:, None]).bfloat16()
+    erased = OracleLeaceEraser.fit(x, z)(x.double(), z)
+    assert float(erased.std()) == pytest.approx(0.01, rel=0.1)
+    assert not caplog.messages
+
+
 def in_inference_mode(path: Path) -> tuple[list[ClassMoments], ConceptMoments, list[Eraser]]:
     x, z = torch.tensor(X), torch.tensor(Z)
     with torch.inference_mode():

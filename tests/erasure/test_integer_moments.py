@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments
-from erasure.integer_moments import byte_gram, integer_moments, multiplies_bytes
+from erasure.integer_moments import byte_gram, integer_moments, multiplies_bytes, shifted_gram
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -35,7 +35,7 @@ def mixed(n: int, d: int) -> Tensor:
     return pixels(n, *(kinds[i % len(kinds)] for i in range(d)))
 
 
-def integer_gram(images: Tensor, shift: int) -> Tensor:
+def integer_gram(images: Tensor, shift: int | Tensor) -> Tensor:
     """Σ (x - s)(x - s)ᵀ [d, d] in int64, the slow way."""
     centred = images.cpu().long() - shift
     return centred.T @ centred
@@ -61,13 +61,27 @@ def needs_byte_products(device: str) -> None:
         pytest.skip("this processor's 8-bit products may saturate, and are not used")
 
 
-@pytest.fixture(params=["float64", "bytes"])
+@pytest.fixture(params=["single precision", "bytes"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Make `integer_moments` multiply in one way."""
     if request.param == "bytes":
         needs_byte_products("cpu")
     monkeypatch.setattr("erasure.integer_moments.multiplies_bytes", lambda device: request.param == "bytes")
     return request.param
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shift", [0, 128, 255])
+@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 23), (4095, 5), (4096, 5), (4097, 24), (9000, 23)])
+def test_shifted_products_are_exact(n: int, d: int, shift: int, device: str) -> None:
+    images = mixed(n, d)
+    products = shifted_gram(images.to(device), torch.full((d,), shift, device=device))
+    assert equal_to_the_bit(products, integer_gram(images, shift))
+
+
+def test_every_pixel_may_have_its_own_shift() -> None:
+    images, shift = mixed(5000, 23), torch.arange(23) * 11
+    assert equal_to_the_bit(shifted_gram(images, shift), integer_gram(images, shift))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -88,10 +102,12 @@ def test_the_largest_byte_sums_do_not_overflow() -> None:
     assert equal_to_the_bit(byte_gram(images), torch.full((24, 24), n * 2**14))
 
 
-def test_single_precision_is_not_exact() -> None:
+def test_single_precision_without_blocks_is_not_exact() -> None:
     images = mixed(10_000, 16)
+    expected = integer_gram(images, 0)
     naive = images.float().T @ images.float()
-    assert not equal_to_the_bit(naive.double(), integer_gram(images, 0))
+    assert not equal_to_the_bit(naive.double(), expected)
+    assert equal_to_the_bit(shifted_gram(images, torch.zeros(16)), expected)
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 8), (3, 24), (1000, 23), (4096, 24), (4097, 23), (50_000, 24)])

@@ -207,6 +207,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: fold(nn.Conv2d(4, 4, 1), fit(X, Z)),
         r"Conv2d\(.* is not linear: only torch.nn.Linear and Conv1D of transformers can be folded",
     ),
+    "a fold into a layer without values": (
+        lambda: fold(nn.LazyLinear(4), fit(X, Z)),
+        r"the weights of LazyLinear\(.* have no values yet: pass a batch through the layer first",
+    ),
     "a fold of a name": (lambda: fold(nn.Linear(4, 4), "leace"), "eraser is 'leace': give a fitted eraser"),  # pyright: ignore[reportArgumentType]
     "moments of no examples": (
         lambda: RandomEraser.from_moments(ClassMoments(4, 3), num_directions=2),

@@ -284,6 +284,14 @@ def huge_header(path: Path) -> Path:
     return path
 
 
+def no_array(path: Path) -> Path:
+    """An archive with two members that are no arrays."""
+    with zipfile.ZipFile(write(path, y=Y), "a") as file:
+        file.writestr("x", b"text")
+        file.writestr("text.npy", b"text")
+    return path
+
+
 Break = Callable[[Path], tuple[Path, dict]]
 BROKEN: dict[str, tuple[Break, str]] = {
     "missing": (lambda d: (d / "no.npz", {}), r"path=.*no.npz: no such file"),
@@ -295,6 +303,19 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "empty": (lambda d: (broken(write(d / "a.npz", x=X, y=Y), 0.0), {}), r"cannot be read as a whole .npz"),
     "header of 8 TB": (lambda d: (huge_header(d / "a.npz"), {}), r"cannot be read as a whole .npz file \("),
+    "times 1e100": (
+        lambda d: (write(d / "a.npz", x=1e100 * X, y=Y), {}),
+        r"size \de\+10\d, and their products .*multiply",
+    ),
+    "times 1e-100": (
+        lambda d: (write(d / "a.npz", x=1e-100 * X, y=Y), {}),
+        r"size \de-9\d, and their products .*multiply",
+    ),
+    "member that is no array": (lambda d: (no_array(d / "a.npz"), {}), r"has no array 'x', only text, y"),
+    "array that is text": (
+        lambda d: (no_array(d / "a.npz"), {"x_key": "text"}),
+        r"cannot be read as a whole .npz file \(",
+    ),
     "pickle inside": (
         lambda d: (write(d / "a.npz", x=np.array([object()] * 3), y=Y), {}),
         r"cannot be read as a whole .npz file \(.*pickle",
@@ -367,6 +388,21 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path, case: str) -> 
     path, options = prepare(tmp_path)
     with pytest.raises(ValueError, match=message) as caught:
         source(path, **options).load()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, "U4"])
+def test_what_unpacks_to_more_than_the_free_memory_is_refused_unread(tmp_path: Path, monkeypatch, kind) -> None:
+    """13 MB that unpack to 3 GB of whole numbers become 24 GB of float64."""
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.ones((1000, 1000)).astype(kind), y=Y)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr("erasure.datasets.arrays.free_bytes", lambda device: 5e6, raising=False)
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(
+        ValueError, match=r"a.npz: its arrays need \d+\.0 GB of memory .* but 0.0 GB are free"
+    ) as caught:
+        source(path).load()
     assert "\n" not in str(caught.value)
 
 

@@ -31,3 +31,9 @@ def test_the_edit_is_the_formulas_and_smaller_than_without_labels(digits) -> Non
     edit = float((erased - x).square().sum()) / len(x)
     assert edit == pytest.approx(float(moments.between.trace()))
     assert edit < float((LeaceEraser.from_moments(moments)(x) - x).square().sum()) / len(x)
+
+
+def test_classes_need_two_examples(digits) -> None:
+    x, _ = digits
+    with pytest.raises(ValueError, match="class 1 has 1"):
+        OracleLeaceEraser.fit(x[:3], torch.tensor([0, 1, 0]))

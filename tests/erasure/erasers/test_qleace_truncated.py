@@ -87,6 +87,11 @@ def test_another_dtype_is_refused(option: str) -> None:
         TruncatedQleaceEraser.fit(torch.randn(6, 3), torch.arange(6) % 2, **chosen)
 
 
+def test_a_class_of_one_example_is_refused() -> None:
+    with pytest.raises(ValueError, match="class 1 has 1"):
+        TruncatedQleaceEraser.fit(torch.randn(5, 3), torch.tensor([0, 0, 0, 0, 1]))
+
+
 @pytest.mark.parametrize("scale", [1e10, 1e-25, torch.logspace(-5, 5, 4).double()])
 def test_data_beyond_the_range_of_the_precision_name_remedies_that_work(scale: Any) -> None:
     x, z = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)).double() * scale, torch.arange(90) % 3
