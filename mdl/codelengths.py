@@ -396,7 +396,7 @@ def _by_classifier(
             for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
                 if value is None and name.split("__")[-1] == "random_state":
                     fitted.set_params(**{name: seed})
-                elif getattr(value, "random_state", seed) is None:  # a splitter of a search, such as KFold
+                elif value is not None and getattr(value, "random_state", seed) is None:  # e.g. KFold
                     value.random_state = seed
             if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
                 fitted.fit(_rows(x, known), z[known])
