@@ -43,7 +43,7 @@ class ConceptMoments:
     Like `ClassMoments`, they are accumulated in float64 from batches, and can be merged. LEACE, oracle LEACE and
     SPLINCE need nothing else (Belrose et al. 2023, Theorem 4.2). Hence z may be anything that has a covariance with x:
 
-    - real numbers [n] or [n, m], and [n, m, 1] for one per vector of examples [n, m, d];
+    - real numbers [n] or [n, m]; for examples [n, t, d], one per vector, [n, t, 1];
     - several labels per example, [n, m] booleans or zeros and ones;
     - classes, as integers [n] in 0..k-1, which become k columns;
     - several concepts, a mapping of names to any of these.

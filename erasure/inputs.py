@@ -92,8 +92,8 @@ def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
         examples: see `as_tensor`.
 
     Raises:
-        ValueError: rows of different lengths, values of different kinds, or values that are not plain numbers: masked,
-            missing, complex, dates, and among examples categories.
+        ValueError: rows of different lengths, values of different kinds, masked, missing or complex values, dates, or,
+            among examples, categories.
     """
     if isinstance(values, Tensor):
         values = _plain(values, name).detach().cpu()

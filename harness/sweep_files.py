@@ -133,7 +133,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class KeptTables:
-    """The printed text of tables and figures of finished runs, stored in tables.json next to them.
+    """The printed text on finished runs, stored in tables.json next to their tables and figures.
 
     Attributes:
         directory: folder of the tables and figures.

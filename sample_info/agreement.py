@@ -20,7 +20,7 @@ def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
 
 
 def with_references(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
-    """Compare our scores with each reference, and the other references with retraining, by name."""
+    """Compare, by name, our scores with each reference, and each other reference with retraining."""
     agreements = {name: agreement(ours, reference) for name, reference in references.items()}
     if (truth := references.get("retraining")) is not None:
         others = {name: reference for name, reference in references.items() if name != "retraining"}

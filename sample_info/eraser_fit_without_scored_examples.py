@@ -25,7 +25,7 @@ _REFITS = 1e9  # largest n d³ for which n refits in dimension d take only minut
 
 @dataclass(frozen=True)
 class Refitting:
-    """Refits of the eraser without each of the examples at positions `scored` [n] in the training split."""
+    """Refits of the eraser, each without one of the training examples at positions `scored` [n]."""
 
     experiment: Experiment
     scored: Tensor

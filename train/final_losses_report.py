@@ -158,7 +158,7 @@ def table_of(
 
 
 def measured(comparison: Comparison) -> list[Row]:
-    """Return the rows with counts of their trainings and the points where their losses cross their control's."""
+    """Return rows with counts of their trainings and the points where losses cross the control's."""
     controls = comparison.controls
     return [{**row, **_counts(row), **_crossings(row, controls.get(row["model"]))} for row in comparison.rows]
 

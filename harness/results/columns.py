@@ -176,7 +176,7 @@ RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, 
 
 
 def who(row: Row, rows: Sequence[Row]) -> str:
-    """Return the eraser of a row, after dataset and model where these differ between rows."""
+    """Return a row's eraser, preceded by dataset and model where rows differ in them."""
     several = [part for part in ("dataset", "model") if len({one[part] for one in rows}) > 1]
     return ", ".join(row[part].display for part in (*several, "eraser"))
 
