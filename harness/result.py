@@ -1,4 +1,4 @@
-"""Results of finished runs: the only code that checks and reads result.json (fields: `harness.result_fields`).
+"""Results of finished runs: result.json is parsed and checked here; `harness.untrusted_runs` adds limits for reports.
 
 Keys are stable. Keys added later have the default None, because older runs lack them; None is not written.
 """
