@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 SINGLE = "z"  # name of a concept without a name
 
 
+class NeedsClassesError(AttributeError, ValueError):
+    """A statistic of classes that the moments of a concept without classes do not have."""
+
+
 class ConceptMoments:
     """Means and covariances of examples x and a concept z, and their cross-covariance.
 
@@ -131,8 +135,10 @@ class ConceptMoments:
         """Add the moments of other examples in place; both need the same concepts, in any order.
 
         Raises:
-            ValueError: another number of coordinates, or other concepts.
+            ValueError: another number of coordinates, other concepts, or moments of classes.
         """
+        if not isinstance(other, ConceptMoments):
+            raise ValueError(f"cannot merge {other!r:.100} into {self!r}: give ConceptMoments of the same concepts")
         if (other.dim, other.concepts) != (self.dim, self.concepts):  # whatever the order of their names
             raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
         joint = other._joint
@@ -261,6 +267,14 @@ class ConceptMoments:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
         return f"{type(self).__name__} of {self.dim} dimensions and {{{sizes}}}, n={self.n}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NeedsClassesError(
+            f"moments of a concept without classes have no {name}: only LEACE, oracle LEACE and SPLINCE erase such a "
+            "concept; other erasers need ClassMoments, labels as integers from 0"
+        )
 
 
 def moments_of(

@@ -236,8 +236,13 @@ class Accumulator:
         """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
-            ValueError: another number of coordinates or classes, or pooled moments and moments that are not.
+            ValueError: another number of coordinates or classes, pooled moments and moments that are not, or something
+                else than moments of classes.
         """
+        if not isinstance(other, Accumulator):
+            raise ValueError(
+                f"cannot merge {other!r:.100} into moments of {self._described}: give ClassMoments of the same classes"
+            )
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
         self._epsilon = max(self._epsilon, other._epsilon)

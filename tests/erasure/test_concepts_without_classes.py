@@ -230,6 +230,8 @@ def test_other_erasers_say_that_they_need_classes(eraser: type[Eraser], kind: st
     x, z = draw(kind)
     with pytest.raises(ValueError, match=r"Eraser needs classes, and z holds none: give one integer per example"):
         eraser.fit(x, z)
+    with pytest.raises(ValueError, match="only LEACE, oracle LEACE and SPLINCE erase such a concept"):
+        eraser.from_moments(ConceptMoments.fit(x, z))  # pyright: ignore[reportArgumentType]
 
 
 def test_class_labels_stored_as_floats_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -261,5 +263,14 @@ def test_moments_are_merged_by_the_names_of_their_concepts(orders: tuple[str, ..
 def test_moments_of_other_concepts_are_not_merged() -> None:
     with pytest.raises(ValueError, match=r"cannot merge ConceptMoments of 3 dimensions and \{z: 2\}, n=0 into"):
         ConceptMoments(3, 1).merge(ConceptMoments(3, 2))
+    with pytest.raises(
+        ValueError, match=r"cannot merge ClassMoments of 2 .* into ConceptMoments .*: give ConceptMoments"
+    ):
+        ConceptMoments(3, 2).merge(ClassMoments(3, 2))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"cannot merge ConceptMoments .* into moments of 2 .*: give ClassMoments"):
+        ClassMoments(3, 2).merge(ConceptMoments(3, 2))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"z has the concepts height: expected age"):
         ConceptMoments(3, {"age": 1}).update(torch.randn(4, 3), {"height": torch.randn(4)})
+    with pytest.raises(ValueError, match="z has two concepts of the name '1'"):
+        ConceptMoments.fit(torch.randn(4, 3), {"age": torch.randn(4), 1: torch.randn(4), "1": torch.randn(4)})
+    assert isinstance(ClassMoments(3, 2), ClassMoments)
