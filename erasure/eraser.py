@@ -29,6 +29,8 @@ from erasure.moments import ClassMoments
 from erasure.torch_modes import ordinary_tensors, without_autocast
 from erasure.zscore import Preprocessing
 
+_THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
+
 
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
@@ -143,14 +145,17 @@ class Eraser(ABC):
     @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """Fit from moments, after checks of the options and of the kind of concept."""
+        """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
+        _require_complete(cls)
         _require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
                 f"{cls.__name__} needs classes, and z holds none: give one integer per example; only LeaceEraser, "
                 "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
             )
-        return cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
+        eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
+        _require_result(eraser, cls, moments)
+        return eraser
 
     @classmethod
     def fitting_bytes(cls, dim: int, num_classes: int) -> float:
@@ -186,6 +191,7 @@ class Eraser(ABC):
             ValueError: a wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose map
                 does not keep the shape.
         """
+        _require_fields(self)
         require_same_rows(x, z)
         values = as_tensor(x, "x", examples=True)
         rows, labels = self._rows(values, z)
@@ -305,6 +311,40 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
+# Checks of classes that users write, and of their options.
+
+
+@functools.cache  # a class is inspected once, not at every fit
+def _require_complete(kind: type[Eraser]) -> None:
+    """Raise ValueError for a class that does not define what an eraser needs."""
+    if kind.__abstractmethods__:
+        raise ValueError(f"{kind.__name__} does not define {', '.join(sorted(kind.__abstractmethods__))}")
+    if len(inspect.signature(kind.transform).parameters) != 3:
+        raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
+
+
+def _require_fields(eraser: Eraser) -> None:
+    """Raise ValueError unless an eraser has the fields of every eraser."""
+    if missing := [name for name in ("mean", "num_classes") if not hasattr(eraser, name)]:
+        raise ValueError(
+            f"{type(eraser).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
+            "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
+        )
+
+
+def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
+    """Raise ValueError unless `from_moments` of a class returned an instance with the moments' mean and classes."""
+    if not isinstance(eraser, kind):
+        raise ValueError(f"{kind.__name__}.from_moments returned {eraser!r}: return an instance of the class")
+    _require_fields(eraser)
+    k = None if isinstance(moments, ConceptMoments) else moments.num_classes
+    if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
+        raise ValueError(
+            f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
+            f"expected [{moments.dim}] and {k}, as the moments have them"
+        )
+
+
 @functools.cache
 def options_of(kind: type[Eraser]) -> frozenset[str]:
     """Return the names of the options that fitting an eraser takes."""
@@ -323,5 +363,6 @@ def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
         return
     known = options_of(kind)
     if unknown := options.keys() - known:
+        theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}")
+        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")

@@ -1,6 +1,7 @@
-"""An eraser of one's own, for which labels come only where they are declared, and what all erasers share."""
+"""An eraser of one's own: what it lacks is named at once, and labels come only where they are declared."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from erasure import (
     QleaceEraser,
     RandomEditEraser,
 )
+from erasure.pipeline import erased_dataset
+from erasure.store.cache import Cache
 
 
 @dataclass
@@ -39,9 +42,38 @@ class Labelled(Whole):
     uses_labels = True
 
 
+class WithoutFields(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **_: object):
+        return cls.__new__(cls)
+
+
+class WithoutInstance(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **_: object) -> Any:
+        return moments.mean
+
+
+class OfOtherMoments(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **_: object):
+        return cls(moments.means, moments.num_classes)
+
+
 class Flattening(Whole):
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         return self.mean
+
+
+class OneArgument(Whole):
+    def transform(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x
+
+
+class WithoutMap(Eraser):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments):
+        return cls()
 
 
 def test_a_subclass_written_as_the_guide_says_erases(digits) -> None:
@@ -50,8 +82,29 @@ def test_a_subclass_written_as_the_guide_says_erases(digits) -> None:
     torch.testing.assert_close(erased, x.mean(0).expand_as(x))
 
 
-def test_a_map_to_another_shape_is_named(digits) -> None:
+@pytest.mark.parametrize(
+    ("eraser", "message"),
+    [
+        (WithoutFields, "WithoutFields has no mean and no num_classes: make it a dataclass with the fields"),
+        (WithoutInstance, r"WithoutInstance.from_moments returned tensor.*: return an instance of the class"),
+        (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: expected \[64\] and 10"),
+        (OneArgument, r"OneArgument.transform must take \(self, x, z\)"),
+        (WithoutMap, "WithoutMap does not define transform"),
+    ],
+)
+def test_what_is_missing_is_named_as_soon_as_it_is_fitted(
+    digits, digits_source, tmp_path, eraser: type[Eraser], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        eraser.fit(*digits)
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        erased_dataset(digits_source, eraser, {}, dtype=torch.float32, cache=Cache(tmp_path))
+
+
+def test_fields_missing_after_from_moments_and_a_map_to_another_shape_are_named(digits) -> None:
     x, z = digits
+    with pytest.raises(ValueError, match="WithoutFields has no mean"):
+        WithoutFields.from_moments(ClassMoments.fit(x, z))(x)
     with pytest.raises(ValueError, match=r"Flattening.transform made \[64\] of \[1797, 64\]: keep the shape"):
         Flattening.fit(x, z)(x)
 

@@ -159,7 +159,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "dim that does not fit": (lambda: fit(X, Z, dim=3), r"x has shape \(60, 4\): expected \[n, ...\] with 3 values"),
     "shrinkage": (
         lambda: fit(X, Z, shrinkage=True),
-        "shrinkage is not an option of LeaceEraser: it has rank_tolerance$",
+        "shrinkage is not an option of LeaceEraser: it has rank_tolerance; .* in docs/guide/library.md",
     ),
     "an unknown option": (
         lambda: AlfQleaceEraser.fit(X, Z, directions=2),
