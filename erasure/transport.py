@@ -181,9 +181,11 @@ def _distance(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack([part.square().sum() for part in parts]).sum().sqrt()
 
 
-@torch.no_grad()
 def _pairwise(function: Callable[[Tensor, Tensor], Tensor], **covariances: Any) -> Tensor:
     """Apply a function of two covariances [d, d], given by name, to all pairs of a broadcast batch."""
+    for name, values in covariances.items():
+        if torch.is_grad_enabled() and isinstance(values, Tensor) and values.requires_grad:
+            raise ValueError(f"{name} requires a gradient, and this function has none: pass {name}.detach()")
     matrices = {name: as_covariances(values, name).double() for name, values in covariances.items()}
     try:
         first, second = torch.broadcast_tensors(*matrices.values())
@@ -194,5 +196,6 @@ def _pairwise(function: Callable[[Tensor, Tensor], Tensor], **covariances: Any) 
         ) from None
     batch, d = first.shape[:-2], first.shape[-1]
     pairs = zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True)
-    results = torch.stack([function(a, b) for a, b in pairs])
+    with torch.no_grad():
+        results = torch.stack([function(a, b) for a, b in pairs])
     return results.reshape(batch + results.shape[1:])
