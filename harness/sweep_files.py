@@ -1,5 +1,6 @@
 """The files of a sweep: its command line, its runs, the errors of failed runs, and the printed tables."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -170,8 +171,12 @@ class KeptTables:
         files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
         # display names, and presets, which name settings
         files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
-        stats = [(path, path.lstat()) for path in sorted({*files}) if path.name != _TABLES]
-        described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
+        described = []
+        for path in sorted({*files}):
+            with contextlib.suppress(FileNotFoundError):  # another process has just deleted the steps of its run
+                stat = path.lstat()
+                if path.name != _TABLES:
+                    described.append(f"{path} {stat.st_size} {stat.st_mtime_ns}")
         return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
 

@@ -50,6 +50,23 @@ def test_other_values_than_those_of_a_sweep_are_not_believed(tmp_path: Path) -> 
     assert KeptTables(tmp_path, [], "mdl").read() is None
 
 
+class _Finishing(type(Path())):  # type: ignore[misc]
+    """The directory of a run whose process deletes the files of its steps while somebody lists them."""
+
+    def glob(self, pattern: str, **options: Any) -> Any:
+        return [*super().glob(pattern, **options), self / "step-1295.json"]
+
+
+def test_tables_are_kept_while_another_process_deletes_the_steps_of_a_run(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "mdl-digits-control-mlp-1-2"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text("{}")
+    KeptTables(tmp_path, [_Finishing(run)], "mdl").keep("a table")
+    assert KeptTables(tmp_path, [run], "mdl").read() == "a table"
+    (run / "result.json").write_text("{ }")
+    assert KeptTables(tmp_path, [run], "mdl").read() is None
+
+
 @pytest.mark.parametrize("linked", ["sweeps", "sweeps/mdl-x", "sweeps/mdl-x/.submitit"])
 def test_a_sweep_is_not_written_through_a_link(tmp_path: Path, linked: str) -> None:
     (tmp_path / "user").mkdir()
