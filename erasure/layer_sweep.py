@@ -190,7 +190,7 @@ class LayerSweep:
 
     Attributes:
         names: names in the order in which the network runs the modules.
-        whole: whether no pass is resumed.
+        whole: whether every pass runs all modules from the start.
 
     Raises:
         ValueError: a module that does not run exactly once in a pass.

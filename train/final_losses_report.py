@@ -276,7 +276,7 @@ def _erased_order(train: Certificate) -> int:
 
 
 def figures_of(comparison: Comparison) -> dict[str, Drawing]:
-    """Return the figure of loss curves by its caption; empty if there are no loss curves."""
+    """Return a dictionary from the caption to the figure of loss curves; empty if there are no loss curves."""
     shown = [panel for panel in comparison.panels if any(row["curves"] for row in panel[1])]
     return {"loss curves": (draw_loss_curves, shown)} if shown else {}
 

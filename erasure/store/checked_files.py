@@ -109,7 +109,7 @@ def _values(header: Mapping[str, str], path: Path) -> Values:
 
 
 def checksum(path: Path) -> str:
-    """Read the checksum of the metadata of a file of `save_tensors`; raise DamagedFileError if it is damaged."""
+    """Read the checksum in the metadata of a file of `save_tensors`; raise DamagedFileError if it is damaged."""
     with _opened(path) as (_, header):
         return header[_METADATA_DIGEST]
 
