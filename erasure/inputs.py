@@ -475,12 +475,12 @@ def label_range(z: Tensor) -> tuple[int, int]:
 
 
 def per_example(z: Tensor, leading: torch.Size) -> bool:
-    """Return whether `z` has one number for each of the `leading` examples, or for each entry of their first axes."""
+    """Return whether `z` has one number per example, or per entry of their first axes, whose shape is `leading`."""
     return z.shape == leading[: z.ndim] and (z.ndim > 0 or not leading)
 
 
 def require_one_reading(z: Tensor, leading: torch.Size, num_classes: int | None = None, name: str = "z") -> None:
-    """Raise ValueError for z [n, m] of vectors [n, m, d] if it may hold a value per vector or m columns per example.
+    """Raise ValueError if z [n, m] of vectors [n, m, d] may hold either a value per vector or m columns per example.
 
     Integers that are not one-hot are labels of vectors.
 

@@ -57,7 +57,7 @@ def attributions(
 
 
 def evaluate(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
-    """Compare effects with retraining, where `truth` is without `sets` and `single` is without single examples."""
+    """Compare effects with retrainings: `truth` of those without `sets`, `single` of those without one example."""
     outputs = effects.outputs.cpu()
     return Attribution(
         datamodeling=datamodeling_score(added_up(outputs, sets), truth),

@@ -25,7 +25,7 @@ _DRAWS = 5  # number of random orders for each seed
 
 
 class Curve(NamedTuple):
-    """One seed's summaries in one order (or one random order), with one entry per fraction removed."""
+    """One seed's summaries in one order, which may be random, with one entry per fraction removed."""
 
     accuracy: list[float]  # on held-out examples
     classes_left: list[int]  # classes with at least one example

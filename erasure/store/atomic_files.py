@@ -22,8 +22,7 @@ class DiskFullError(OSError):
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success its file is flushed and renamed to `path`.
 
-    The folder collects all files of a writer that is killed, because safetensors also writes a temporary file under
-    another name.
+    A writer that is killed leaves all its files in this folder, even the temporary file that safetensors writes.
 
     Raises:
         DiskFullError: no space is left; `path` is unchanged.

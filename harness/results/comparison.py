@@ -27,7 +27,8 @@ def differences(
     """Return each group's mean difference to the baseline, paired by seed; p-values are not corrected.
 
     Args:
-        runs: one row per group and seed; all rows of a group have the same code. Baselines of other code are ignored.
+        runs: one row per group and seed; all rows of a group were computed by one version of the code. Baselines of other
+            versions are ignored.
         value: the column to compare.
         by: two columns: the one in which a group equals its baseline, and the one that names the group.
         is_baseline: mask of the rows of the baseline.
@@ -69,7 +70,7 @@ def _code(text: str) -> Code:
 
 
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of each group that have the same code as its newest run."""
+    """Return each group's rows that were computed by the same code version as its newest run."""
     newest = runs.sort_values("started", kind="stable").groupby(list(by))["code"].transform("last")
     return runs[runs["code"] == newest[runs.index]]
 
