@@ -328,7 +328,7 @@ def matrices(
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
-    """Collect the costs `bits` [n], and the scores on test labels `z` [m] of log-probabilities [sizes, m, k]."""
+    """Collect the costs `bits` [n], and score log-probabilities `tested` [sizes, m, k] on the test labels `z` [m]."""
     losses = -tested.gather(2, z.expand(len(tested), -1)[:, :, None]).squeeze(2) / _BIT_NATS
     return SeedCoded(
         bits=bits.tolist(),

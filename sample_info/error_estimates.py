@@ -21,7 +21,7 @@ _SHARE = 0.5  # share of the median difference: the best of 1, ½, ¼ and 0 on f
 
 @dataclass(frozen=True)
 class EstimatedErrors:
-    """One seed's weight or prediction changes by several methods, [n] each."""
+    """Changes of one seed's weights or predictions by several methods, [n] each."""
 
     score: Tensor  # changes of the network linearised at w_0
     along_path: Tensor  # changes by linearisation along the trained path

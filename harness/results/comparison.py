@@ -27,8 +27,8 @@ def differences(
     """Return each group's mean difference to the baseline, paired by seed; p-values are not corrected.
 
     Args:
-        runs: one row per group and seed; all rows of a group were computed by one version of the code. Baselines of other
-            versions are ignored.
+        runs: one row per group and seed; all rows of a group were computed by one version of the code. Baselines of
+            other versions are ignored.
         value: the column to compare.
         by: two columns: the one in which a group equals its baseline, and the one that names the group.
         is_baseline: mask of the rows of the baseline.

@@ -131,7 +131,7 @@ def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
 
 
 def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
-    """Return the digest of each run's dataset; a run without one gets that of runs on the same options, if unique."""
+    """Return the digest of each run's dataset; one without it gets that of runs with its options, if they agree."""
     known: dict[str, set[str]] = {}
     names = [
         [fingerprint(dataset), fingerprint(without_paths(dataset))]
