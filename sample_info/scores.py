@@ -118,7 +118,7 @@ def unique_information(
         others = other_examples((held_out, held_out_y), images, classes, "held_out")
     else:
         raise ValueError("held_out_y has no effect with pairwise=False: pass pairwise=True, or leave it out")
-    network = predictor(model, x, images.shape[1:], outputs)
+    network = predictor(model, x, images.shape[1:], outputs, training=False)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
     for option, passed, kind in (("training", training, TrainingSettings), ("kernel", kernel, KernelSettings)):

@@ -22,6 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm
 
 from conf.check import check
 from conf.compose import composed
@@ -365,6 +367,14 @@ def test_any_module_is_trained_for_each_seed_as_alone() -> None:
     assert len(images.total_bits) == 2
 
 
+def test_a_pruned_network_is_trained() -> None:
+    def net() -> nn.Module:
+        layers = [nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)]
+        return nn.Sequential(prune.random_unstructured(layers[0], "weight", 0.5), *layers[1:])
+
+    assert fit(X, Y, net, seeds=1, settings="quick").losses["validation_loss_bits"][0] < 0.9
+
+
 class Tied(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -406,6 +416,28 @@ class OwnParameter(nn.Module):
         return x @ self.weight
 
 
+class Forgets(nn.Module):
+    """Its reset_parameters leaves a parameter as it is, perhaps trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.scale = nn.Linear(6, 2), nn.Parameter(torch.ones(1))
+
+    def reset_parameters(self) -> None:
+        self.out.reset_parameters()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x) * self.scale
+
+
+class Keeps(nn.Linear):
+    """Keeps an output, with its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 2)
+        self.latest = super().forward(torch.zeros(6))
+
+
 class NotANumber(LogisticRegression):
     def predict_proba(self, X: Any) -> NDArray:
         return super().predict_proba(X) * np.nan
@@ -431,20 +463,27 @@ FROZEN[0].requires_grad_(False)
     ("model", "message"),
     [
         (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "random in training .*: set the rate to 0"),
+        (nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5)).eval(), "random in training .*: set the rate to 0"),
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
+        (nn.Sequential(nn.Linear(6, 2), nn.BatchNorm1d(2)).eval(), "buffers change .* use LayerNorm"),
         (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples, and 2 outputs"),
         (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
         (nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
         (Unrepeatable, "different weights from equal seeds"),
-        (OwnParameter(), r"no reset_parameters\(\): pass a function"),
+        (OwnParameter(), r"no reset_parameters\(\) of its parts draws weight anew: pass a function"),
+        (Forgets(), r"no reset_parameters\(\) of its parts draws scale anew: pass a function"),
+        (Keeps(), r"cannot be copied \(Only Tensors .*: pass a function"),
+        (lambda: nn.Sequential(spectral_norm(nn.Linear(6, 6)), nn.Linear(6, 2)), "buffers change .*spectral_norm"),
+        (lambda: nn.Sequential(nn.Linear(6, 2), nn.Softmax(1)), "returns probabilities: return logits"),
         (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
         (lambda: 3, "returned a int"),
         (SVC(), "SVC: no network; of classifiers, .* alone takes instances that have predict_proba"),
         (LogisticRegression, "LogisticRegression: no network; of classifiers, .* alone takes instances"),
         (nn.Linear, "cannot be called without arguments"),
         (lambda: nn.LazyLinear(2), "weight has no shape before the first examples"),
+        (nn.LazyLinear(2), "weight has no shape before the first examples"),
         (PolynomialClassifier, r"makes a models.classifier.Classifier: pass that"),
         ("mpl", "choose from .*mlp"),
         ({"name": "mlp", "widht": 3}, "widht: did you mean width"),
