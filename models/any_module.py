@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from models.classifier import Classifier, Model, is_repeatable
 
 _EXAMPLES = 3  # of the batch that tries a network out
+_GLOBAL_GENERATOR = threading.RLock()
 
 
 class AnyModule(Classifier):
@@ -264,8 +266,11 @@ def _innermost_first(module: nn.Module) -> Iterator[nn.Module]:
 
 @contextlib.contextmanager
 def _seeded(generator: torch.Generator) -> Iterator[None]:
-    """Seed torch's global generator of the CPU from another one within the block, and restore it afterwards."""
+    """Seed torch's global generator of the CPU from another one within the block, and restore it afterwards.
+
+    Blocks of several threads take turns.
+    """
     seed = int(torch.randint(2**62, (), generator=generator))
-    with torch.random.fork_rng(devices=[]):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -48,6 +50,7 @@ Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(240) > 0, "right", "left")  # o
 XOR = (X[:, 1] * X[:, 2] > 0).astype(np.int64)  # told by no linear function
 FRAME = pd.DataFrame(X, columns=list("abcdef"))
 QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2, "sizes": 3}
+ONE_EPOCH = TrainSettings(**{**preset("train", "quick"), "max_epochs": 1})
 STEPS = TrainingSettings(learning_rate=5e-4, steps=50, readout_gain=1.0)
 
 
@@ -365,6 +368,24 @@ def test_any_module_is_trained_for_each_seed_as_alone() -> None:
     grid = torch.tensor(X, dtype=torch.float32).view(240, 1, 2, 3)
     images = codelength(grid, Y, lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), **QUICK)
     assert len(images.total_bits) == 2
+
+
+def test_networks_are_the_same_in_several_threads() -> None:
+    def net() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(6, 6) for _ in range(6)), nn.Linear(6, 2))
+
+    def losses(_: int) -> list[float]:
+        return fit(X[:20], Y[:20], net, seeds=4, settings=ONE_EPOCH).losses["validation_loss_bits"].tolist()
+
+    expected, before = losses(0), torch.get_rng_state()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert [*threads.map(losses, range(8))] == [expected] * 8
+    finally:
+        sys.setswitchinterval(interval)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_pruned_network_is_trained() -> None:
