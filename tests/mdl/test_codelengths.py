@@ -16,6 +16,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
@@ -347,6 +348,19 @@ def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_c
     assert one_class.bits_per_label == pytest.approx([1.0])
 
 
+@pytest.mark.parametrize(("weights", "by_position"), [({1: 9}, {0: 9, 1: 1}), ({1: 2, 2: 5}, {0: 2, 1: 5})])
+def test_weights_of_classes_are_those_of_the_labels(weights: dict[int, int], by_position: dict[int, int]) -> None:
+    codes = [
+        codelength(X, XOR + shift, make_pipeline(LogisticRegression(class_weight=each)), seeds=2, sizes=[3, 90, 240])
+        for shift, each in ((1, weights), (0, by_position))
+    ]
+    assert codes[0].total_bits == codes[1].total_bits
+    with pytest.raises(ValueError, match=r"class_weight: 7 is none of y's classes, \[0, 1\]"):
+        codelength(X, XOR, LogisticRegression(class_weight={7: 2}), sizes=3)
+    named = codelength(X, Y, LogisticRegression(class_weight={"left": 2}), seeds=[2**40], sizes=3)
+    assert named.seeds == [2**40]
+
+
 def test_a_certain_and_wrong_classifier_costs_forty_bits_not_infinity() -> None:
     x, y = np.zeros((30, 1)), np.array([0, 1, 1] * 10)
     x[:15, 0] = 1
@@ -464,6 +478,17 @@ class NotANumber(LogisticRegression):
         return super().predict_proba(X) * np.nan
 
 
+class Unnamed(ClassifierMixin, BaseEstimator):
+    """A classifier that does not say which classes its columns belong to."""
+
+    def fit(self, X: Any, y: Any) -> "Unnamed":
+        self.inner_ = GaussianNB().fit(X, y)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray:
+        return self.inner_.predict_proba(X)
+
+
 class Odd(LogisticRegression):
     """A classifier that returns no probabilities."""
 
@@ -533,6 +558,7 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": FRAME, "test": (FRAME.rename(columns={"c": "g"}), Y)}, "test x has the column 'g', which is none of x"),
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
         ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
+        ({"model": Unnamed()}, "Unnamed: has no classes_ after fit, .*: set self.classes_"),
         ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
         ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
         ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),
