@@ -184,7 +184,7 @@ def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
     require_same_columns(x, other, name, x_name)
     given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
     pixels = [each.ndim == 4 and each.dtype == torch.uint8 for each in given]
-    if pixels[0] == pixels[1] or not all(each.numel() for each in given):
+    if pixels[0] == pixels[1] or given[0].ndim != given[1].ndim or not all(each.numel() for each in given):
         return
     if float(given[pixels.index(False)].max()) > 1:
         raise ValueError(
