@@ -123,6 +123,15 @@ class Query(nn.Linear):
         return input * super().forward(self.query).sum(0)
 
 
+class Scaled(nn.Linear):
+    def __init__(self, width: int) -> None:
+        super().__init__(width, width)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.scale * super().forward(input)
+
+
 @pytest.mark.parametrize(
     "hidden",
     [
@@ -135,8 +144,22 @@ class Query(nn.Linear):
         lambda: Query(4, 8),
         lambda: weight_norm(nn.Linear(4, 4)),
         lambda: orthogonal(nn.Linear(4, 4)),
+        lambda: Scaled(4),
+        nn.PReLU,
     ],
-    ids=["in place", "masked", "low rank", "tied", "tokens", "query", "queries", "weight norm", "orthogonal"],
+    ids=[
+        "in place",
+        "masked",
+        "low rank",
+        "tied",
+        "tokens",
+        "query",
+        "queries",
+        "weight norm",
+        "orthogonal",
+        "scaled",
+        "PReLU",
+    ],
 )
 def test_kernels_of_layers_that_compute_otherwise_are_those_of_their_jacobians(hidden) -> None:
     """A gradient that is no product of the layer's input and slope was taken for one."""
@@ -148,6 +171,10 @@ def test_kernels_of_layers_that_compute_otherwise_are_those_of_their_jacobians(h
     j, j_held_out = (jacobian(model, weights, images).flatten(0, 1) for images in (x, held_out))
     torch.testing.assert_close(kernels.train, j @ j.T, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(kernels.held_out, j_held_out @ j.T, rtol=1e-10, atol=1e-10)
+    for i in range(2):  # as many examples as outputs, whose axes torch mixed up
+        one = torch.autograd.grad(model(x[i : i + 1])[0, 1], [*model.parameters()])
+        expected = torch.cat([gradient.flatten() for gradient in one])
+        torch.testing.assert_close(jacobian(model, weights, x[:2])[i, 1].float(), expected)
 
 
 @pytest.mark.parametrize(
