@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import logging
 import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from models.classifier import Classifier, Model, is_repeatable
+
+log = logging.getLogger(__name__)
 
 _EXAMPLES = 3  # of the batch that tries a network out
 _GLOBAL_GENERATOR = threading.RLock()
@@ -73,9 +76,11 @@ class AnyModule(Classifier):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
         if isinstance(made, Classifier):  # its weights are not drawn yet
             raise self._refused("it makes a models.classifier.Classifier", "pass that, or name its class in _target_")
-        self.network = made.train(training)
         if lazy := [name for name, parameter in made.named_parameters() if nn.parameter.is_lazy(parameter)]:
             raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
+        if self._make is not None:
+            self._require_anew(made, self._make)
+        self.network = made.train(training)
         self.given = None  # weights of a module that was passed, before others are drawn
         if isinstance(network, nn.Module):
             self.given = {name: weight.detach().clone() for name, weight in self.named_parameters()}
@@ -107,6 +112,16 @@ class AnyModule(Classifier):
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options, and the version of this class, which initialises the module."""
         return {**options, "any_module": AnyModule.version}
+
+    def _require_anew(self, made: nn.Module, make: Callable[[], nn.Module]) -> None:
+        """Refuse a function that returns the same module again; warn of random buffers, which seeds share."""
+        with _seeded(torch.Generator().manual_seed(1)):
+            other = make()
+        if other is made:
+            raise self._refused("it returns the same module again", "make a new one in every call")
+        pairs = zip(made.named_buffers(), other.buffers(), strict=True)
+        if shared := [name for (name, buffer), drawn in pairs if not torch.equal(buffer, drawn)]:
+            log.warning("%s: all seeds share %s, which is random and not trained", self.name, ", ".join(shared))
 
     def _require_resettable(self) -> None:
         names = [name for name, parameter in self.network.named_parameters() if not parameter.requires_grad]

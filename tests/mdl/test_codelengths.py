@@ -517,6 +517,7 @@ FROZEN[0].requires_grad_(False)
         (nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
+        (lambda: FROZEN, "returns the same module again: make a new one in every call"),
         (Unrepeatable, "different weights from equal seeds"),
         (OwnParameter(), r"no reset_parameters\(\) of its parts draws weight anew: pass a function"),
         (Forgets(), r"no reset_parameters\(\) of its parts draws scale anew: pass a function"),

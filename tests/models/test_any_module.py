@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import orthogonal
 
 from conf.check import ConfigError
 from conf.target_class import Target, check_target
@@ -80,6 +81,13 @@ def test_a_module_has_the_last_word_on_the_weights_of_its_parts_and_keeps_its_bu
     assert model.get_parameter("network.hidden.weight").abs().min() > 0
     assert torch.equal(model.get_parameter("network.out.weight"), torch.zeros(2, 4))
     assert model.get_buffer("network.norm.running_mean").tolist() == [7] * 4
+
+
+def test_a_warning_names_the_random_buffers_that_seeds_share(caplog: pytest.LogCaptureFixture) -> None:
+    AnyModule(lambda: nn.Sequential(orthogonal(nn.Linear(3, 3)), nn.Linear(3, 2)), (3,), 2)
+    AnyModule(lambda: nn.Sequential(nn.Linear(3, 2), nn.Sequential()), (3,), 2)
+    (warning,) = caplog.messages
+    assert warning == "the network: all seeds share 0.parametrizations.weight.0.base, which is random and not trained"
 
 
 def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> None:
