@@ -1,6 +1,7 @@
 """Modes of torch that a caller may have switched on, and that results must not depend on."""
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import ParamSpec, TypeVar
@@ -8,6 +9,9 @@ from typing import ParamSpec, TypeVar
 import torch
 
 _DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps")
+
+_default_dtypes: list[torch.dtype] = []  # before each block of `default_modes` of any thread; the first is the caller's
+_LOCK = threading.Lock()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,8 +36,10 @@ def without_autocast(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def default_modes() -> Iterator[None]:
-    """Compute in torch's default modes: gradients on, float32, on the CPU, without autocast or inference mode."""
-    dtype = torch.get_default_dtype()
+    """Compute in torch's default modes: gradients on, float32, on the CPU, without autocast or inference mode.
+
+    The default dtype is one for all threads: the first block changes it, and the last one restores it.
+    """
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -41,9 +47,18 @@ def default_modes() -> Iterator[None]:
             stack.enter_context(torch.autocast(device_type, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        stack.callback(torch.set_default_dtype, dtype)
-        torch.set_default_dtype(torch.float32)
+        with _LOCK:
+            _default_dtypes.append(torch.get_default_dtype())
+            torch.set_default_dtype(torch.float32)
+        stack.callback(_restore_default_dtype)
         yield
+
+
+def _restore_default_dtype() -> None:
+    with _LOCK:
+        dtype = _default_dtypes.pop()
+        if not _default_dtypes:
+            torch.set_default_dtype(dtype)
 
 
 @contextmanager

@@ -260,7 +260,7 @@ def codelength(
     if built is None:
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
-        bits, total_bits, curve = _by_classifier(model, pairs, k, seeds, sizes, on_progress)
+        bits, total_bits, curve = _by_classifier(_weighted(model, classes), pairs, k, seeds, sizes, on_progress)
     else:
         data = on_device(parts, where, trained.crop_padding, flip=flip)
         if isinstance(built, KernelModel):
@@ -365,6 +365,23 @@ def _curve(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _weighted(model: Any, classes: pd.Index) -> Any:
+    """Return a copy of a classifier in which weights of classes, `class_weight`, are those of their positions.
+
+    Raises:
+        ValueError: a weight of a class that y lacks.
+    """
+    from sklearn.base import clone
+
+    copied: Any = clone(model)
+    for name, weights in copied.get_params().items():  # includes the parameters of a pipeline's steps
+        if name.split("__")[-1] == "class_weight" and isinstance(weights, Mapping):
+            if unknown := [label for label in weights if label not in classes]:
+                raise ValueError(f"{name}: {unknown[0]!r} is none of y's classes, {[*classes]!s:.80}")
+            copied.set_params(**{name: {i: weights.get(label, 1) for i, label in enumerate(classes)}})
+    return copied
+
+
 def _by_classifier(
     model: Any,
     data: Mapping[str, tuple[Any, Array]],
@@ -395,17 +412,19 @@ def _by_classifier(
             fitted: Any = clone(model)
             for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
                 if value is None and name.split("__")[-1] == "random_state":
-                    fitted.set_params(**{name: seed})
+                    fitted.set_params(**{name: seed % 2**32})  # scikit-learn takes no larger one
                 elif value is not None and getattr(value, "random_state", seed) is None:  # e.g. KFold
-                    value.random_state = seed
+                    value.random_state = seed % 2**32
+            seen = np.empty(0, dtype=int)
             if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
                 fitted.fit(_rows(x, known), z[known])
+                seen = _classes_of(fitted)
             rows.append({"n": n, "seed": seed, "loss_bits": math.nan})
             if len(following):
-                bits[s, following] = _costs(fitted, _rows(x, following), z[following], k)
+                bits[s, following] = _costs(fitted, seen, _rows(x, following), z[following], k)
                 rows[-1]["loss_bits"] = bits[s, following].mean()
             if tested is not None:
-                rows[-1]["test_loss_bits"] = _costs(fitted, *tested, k).mean()
+                rows[-1]["test_loss_bits"] = _costs(fitted, seen, *tested, k).mean()
     curve = pd.DataFrame(rows).sort_values(["n", "seed"], kind="stable", ignore_index=True)
     return torch.from_numpy(bits), bits.sum(1).tolist(), curve
 
@@ -415,13 +434,22 @@ def _rows(x: Any, index: NDArray) -> Any:
     return x.iloc[index] if hasattr(x, "iloc") else x[index]
 
 
-def _costs(fitted: Any, x: Any, z: NDArray, k: int) -> Array:
-    """Return the cost of each label in bits, [m].
+def _classes_of(fitted: Any) -> NDArray[np.int64]:
+    """Return the classes to which the columns of a classifier's `predict_proba` belong."""
+    if not hasattr(fitted, "classes_"):
+        raise ValueError(
+            f"model={type(fitted).__name__}: has no classes_ after fit, the labels of predict_proba's columns: set "
+            "self.classes_ = numpy.unique(y) in fit"
+        )
+    return fitted.classes_
+
+
+def _costs(fitted: Any, seen: NDArray[np.int64], x: Any, z: NDArray, k: int) -> Array:
+    """Return the cost of each label in bits, [m]; `seen` holds the classes on which the classifier was fitted.
 
     Each class that the classifier has not seen gets probability 1/k, as in the uniform code. Every class gets at least
     1e-12, so that no label costs more than 40 bits.
     """
-    seen = getattr(fitted, "classes_", np.empty(0, dtype=int))
     p = np.full((len(z), k), 1 / k)
     if len(seen):
         predicted = np.asarray(fitted.predict_proba(x))

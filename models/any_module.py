@@ -4,6 +4,8 @@ import contextlib
 import copy
 import functools
 import inspect
+import logging
+import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,7 +15,10 @@ from torch import Tensor, nn
 
 from models.classifier import Classifier, Model, is_repeatable
 
+log = logging.getLogger(__name__)
+
 _EXAMPLES = 3  # of the batch that tries a network out
+_GLOBAL_GENERATOR = threading.RLock()
 
 
 class AnyModule(Classifier):
@@ -24,11 +29,12 @@ class AnyModule(Classifier):
     Args:
         network: a class or function that makes a module and is called again for each seed; or a module, which is
             copied. Parts of the copy draw new weights by `reset_parameters()`, as PyTorch's layers do; weights that
-            were set in another way are lost.
+            were set in another way are lost. Buffers are kept.
         example_shape: shape of the module's input, without the batch. Passed to a class or function with an argument
             `input_shape`.
         num_classes: k; the module returns logits [B, k]. Passed to a class or function with an argument `num_classes`.
         options: other arguments of the class or function, by name.
+        training: whether the module is used in training mode, whichever mode it is in; else in evaluation mode.
 
     Raises:
         ValueError: the network cannot be trained from several seeds; the message says why and what to change.
@@ -42,6 +48,8 @@ class AnyModule(Classifier):
         example_shape: Sequence[int],
         num_classes: int,
         options: Mapping[str, Any] | None = None,
+        *,
+        training: bool = True,
     ) -> None:
         super().__init__()
         self.name = _name(network)
@@ -53,6 +61,11 @@ class AnyModule(Classifier):
         try:
             with _seeded(torch.Generator().manual_seed(0)):
                 made = copy.deepcopy(network) if self._make is None else self._make()
+        except RuntimeError as error:
+            if self._make is not None:
+                raise
+            reason = str(error).splitlines()[0]
+            raise self._refused(f"it cannot be copied ({reason})", "pass a function that makes it") from error
         except TypeError as error:
             passed = self._make.keywords if self._make else {}
             named = ", ".join(f"{name}={value!r}" for name, value in passed.items())
@@ -63,7 +76,11 @@ class AnyModule(Classifier):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
         if isinstance(made, Classifier):  # its weights are not drawn yet
             raise self._refused("it makes a models.classifier.Classifier", "pass that, or name its class in _target_")
-        self.network = made
+        if lazy := [name for name, parameter in made.named_parameters() if nn.parameter.is_lazy(parameter)]:
+            raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
+        if self._make is not None:
+            self._require_anew(made, self._make)
+        self.network = made.train(training)
         self.given = None  # weights of a module that was passed, before others are drawn
         if isinstance(network, nn.Module):
             self.given = {name: weight.detach().clone() for name, weight in self.named_parameters()}
@@ -84,26 +101,29 @@ class AnyModule(Classifier):
                 for name, parameter in self.network.named_parameters():
                     parameter.copy_(fresh[name])
             else:
-                for part in self.network.modules():
+                buffers = {name: buffer.clone() for name, buffer in self.named_buffers()}
+                for part in dict.fromkeys(_innermost_first(self.network)):
                     if (reset := _reset_of(part)) is not None:
                         reset()
+                for name, buffer in self.named_buffers():  # BatchNorm's statistics are reset with its parameters
+                    buffer.copy_(buffers[name])
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options, and the version of this class, which initialises the module."""
         return {**options, "any_module": AnyModule.version}
 
+    def _require_anew(self, made: nn.Module, make: Callable[[], nn.Module]) -> None:
+        """Refuse a function that returns the same module again; warn of random buffers, which seeds share."""
+        with _seeded(torch.Generator().manual_seed(1)):
+            other = make()
+        if other is made:
+            raise self._refused("it returns the same module again", "make a new one in every call")
+        pairs = zip(made.named_buffers(), other.buffers(), strict=True)
+        if shared := [name for (name, buffer), drawn in pairs if not torch.equal(buffer, drawn)]:
+            log.warning("%s: all seeds share %s, which is random and not trained", self.name, ", ".join(shared))
+
     def _require_resettable(self) -> None:
-        lost = [
-            name or type(part).__name__
-            for name, part in self.network.named_modules()
-            if any(True for _ in part.parameters(recurse=False)) and _reset_of(part) is None
-        ]
-        if self._make is None and lost:
-            raise self._refused(
-                f"its part {lost[0]} has parameters and no reset_parameters()",
-                f"pass a function that makes the network, e.g. lambda: {self.name}(...)",
-            )
         names = [name for name, parameter in self.network.named_parameters() if not parameter.requires_grad]
         if names:
             raise self._refused(
@@ -115,8 +135,17 @@ class AnyModule(Classifier):
             raise self._refused(
                 f"it has weights of {other[0]}, and trainings start from torch.float32", "pass the module's .float()"
             )
-        if lazy := [name for name, parameter in self.network.named_parameters() if nn.parameter.is_lazy(parameter)]:
-            raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
+        if self._make is None and self.network.training:
+            others = torch.Generator().manual_seed(1)
+            before = {name: torch.randn(w.shape, generator=others).to(w) for name, w in self.network.named_parameters()}
+            self.network.load_state_dict(before, strict=False)
+            self.reset_parameters(torch.Generator().manual_seed(0))
+            for name, weight in self.network.named_parameters():
+                if (weight == before[name]).any():
+                    raise self._refused(
+                        f"no reset_parameters() of its parts draws {name} anew",
+                        f"pass a function that makes the network, e.g. lambda: {self.name}(...)",
+                    )
         if not is_repeatable(self):
             raise self._refused(
                 "it has drawn different weights from equal seeds, so that nothing could be repeated",
@@ -126,6 +155,7 @@ class AnyModule(Classifier):
     def _require_independent_examples(self, num_classes: int) -> None:
         """Refuse outputs that have another shape, are random, or depend on other examples of the batch."""
         x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
+        self.reset_parameters(torch.Generator().manual_seed(1))  # other weights than buffers were computed from
         before = {name: buffer.clone() for name, buffer in self.named_buffers()}
         with _seeded(torch.Generator().manual_seed(1)), torch.no_grad():
             try:
@@ -142,11 +172,13 @@ class AnyModule(Classifier):
                 )
             if any(not torch.equal(buffer, before[name]) for name, buffer in self.named_buffers()):
                 raise self._refused(
-                    "its buffers change in training (BatchNorm's running statistics?), and seeds would share them",
+                    "its buffers change in training (BatchNorm? spectral_norm?), and seeds would share them",
                     "use LayerNorm or GroupNorm",
                 )
             if not torch.equal(outputs, again):
                 raise self._refused("its outputs are random in training (dropout?)", "set the rate to 0")
+            if self.network.training and (outputs >= 0).all() and torch.allclose(outputs.sum(1), torch.ones(())):
+                raise self._refused("it returns probabilities", "return logits, without softmax")
             fewer = self(x[:-1])
         if not torch.allclose(fewer, outputs[:-1], rtol=1e-3, atol=1e-4):
             raise self._refused(
@@ -167,6 +199,8 @@ class AnyModule(Classifier):
         for (name, _), gradient in zip(self.network.named_parameters(), gradients, strict=True):
             if gradient is None:
                 raise self._refused(f"its outputs do not depend on {name}", "remove it")
+        with torch.no_grad():
+            self(x)  # a tensor that a part keeps, such as a pruned weight, can be copied once it needs no gradient
 
     def _refused(self, reason: str, remedy: str) -> ValueError:
         return ValueError(f"model={self.name}: {reason}: {remedy}")
@@ -238,10 +272,20 @@ def _reset_of(part: nn.Module) -> Callable[[], object] | None:
     return getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
 
 
+def _innermost_first(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the parts of a module before the module itself, as they are made."""
+    for part in module.children():
+        yield from _innermost_first(part)
+    yield module
+
+
 @contextlib.contextmanager
 def _seeded(generator: torch.Generator) -> Iterator[None]:
-    """Seed torch's global generator of the CPU from another one within the block, and restore it afterwards."""
+    """Seed torch's global generator of the CPU from another one within the block, and restore it afterwards.
+
+    Blocks of several threads take turns.
+    """
     seed = int(torch.randint(2**62, (), generator=generator))
-    with torch.random.fork_rng(devices=[]):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

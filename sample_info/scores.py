@@ -75,7 +75,7 @@ def unique_information(
     Args:
         model: a name that `python -m sample_info model=` accepts, a dictionary of such options, or a function that
             makes a torch.nn.Module, all of which draw weights for each seed; or a module, which is linearised at its
-            weights. The network returns one output for two classes, else one per class.
+            weights. Modules are in evaluation mode. The network returns one output for two classes, else one per class.
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
         held_out: inputs like x, [m, ...], on which predictions are compared; standardised with the statistics of x.
@@ -118,7 +118,7 @@ def unique_information(
         others = other_examples((held_out, held_out_y), images, classes, "held_out")
     else:
         raise ValueError("held_out_y has no effect with pairwise=False: pass pairwise=True, or leave it out")
-    network = predictor(model, x, images.shape[1:], outputs)
+    network = predictor(model, x, images.shape[1:], outputs, training=False)
     if isinstance(network, KernelModel):
         raise ValueError(f"model={model}: has no weights; take a network, e.g. mlp")
     for option, passed, kind in (("training", training, TrainingSettings), ("kernel", kernel, KernelSettings)):

@@ -184,7 +184,7 @@ def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
     require_same_columns(x, other, name, x_name)
     given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
     pixels = [each.ndim == 4 and each.dtype == torch.uint8 for each in given]
-    if pixels[0] == pixels[1] or not all(each.numel() for each in given):
+    if pixels[0] == pixels[1] or given[0].ndim != given[1].ndim or not all(each.numel() for each in given):
         return
     if float(given[pixels.index(False)].max()) > 1:
         raise ValueError(
@@ -226,7 +226,9 @@ def train_settings(settings: TrainSettings | str, device: str | torch.device) ->
     return replace(settings, precision=precision)
 
 
-def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classifier | KernelModel:
+def predictor(
+    model: Any, x: Any, input_shape: Sequence[int], k: int, *, training: bool = True
+) -> Classifier | KernelModel:
     """Build the predictor with k outputs from the argument `model` of `codelength` or `fit`.
 
     Args:
@@ -234,6 +236,7 @@ def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classif
         x: examples in their original shape, the input shape of a user's module.
         input_shape: shape of an example as an image, [C, H, W].
         k: number of outputs.
+        training: whether a user's module is used in training mode.
     """
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
@@ -243,7 +246,7 @@ def predictor(model: Any, x: Any, input_shape: Sequence[int], k: int) -> Classif
             f"model={name}: no network; of classifiers, mdl.codelength alone takes instances that have predict_proba"
         )
     if isinstance(model, nn.Module) or callable(model):
-        return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k)
+        return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k, training=training)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
     name = options.get("name")
     if name not in choices("model"):

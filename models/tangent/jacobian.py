@@ -92,11 +92,13 @@ def jacobian(
     def outputs(moving: dict[str, Tensor], example: Tensor) -> Tensor:
         return functional_call(model, fixed | moving, (example[None],))[0]
 
-    per_example = vmap(jacrev(outputs), (None, 0))
+    # vmap over the outputs mixes up the axes of PReLU's gradient (torch 2.15)
+    at_once = 1 if any(isinstance(part, nn.PReLU) for part in model.modules()) else None
+    per_example = vmap(jacrev(outputs, chunk_size=at_once), (None, 0))
     blocks = []
     for batch in x.split(batch_size):
         gradients = per_example(moving, batch.double())
-        blocks.append(torch.cat([layer.keep(gradients[layer.name].flatten(2)) for layer in layers], -1))
+        blocks.append(torch.cat([layer.keep(gradients[layer.name].unsqueeze(-1).flatten(2)) for layer in layers], -1))
     return torch.cat(blocks)
 
 

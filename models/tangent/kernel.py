@@ -16,19 +16,41 @@ from models.tangent.jacobian import Layer, Projection, Weights, in_double, jacob
 
 GIB = 2**30
 _FEW_PARAMETERS = 200_000
+_TRIED = 4  # examples whose gradients show which layers are fully connected
 
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
-    """Return the fully connected layers that are called once per example, on a vector, by name.
+    """Return the fully connected layers whose gradient is the product of one input and one slope per example, by name.
 
-    They are found by a forward pass of one of the inputs x [n, ...].
+    The gradient on some of the inputs x [n, ...] shows which layers these are. Others are called twice, on sequences or
+    on a learned query, or they compute with a function of their parameters (masks, weight normalisation).
     """
     layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
-    with torch.no_grad(), _calls(layers.values()) as calls:
-        functional_call(model, in_double(model, weights), (x[:1].double(),))
-    seen = [(id(layer), h.ndim) for layer, h, _ in calls]
-    once = {layer for layer, ndim in seen if ndim == 2 and [other for other, _ in seen].count(layer) == 1}
-    return {name: layer for name, layer in layers.items() if id(layer) in once}
+    parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
+    some, n = torch.cat([x[:_TRIED], x[:_TRIED]]).double(), len(x[:_TRIED])
+    with torch.enable_grad(), _calls(layers.values()) as calls:
+        outputs = functional_call(model, parameters, (some,))[:n]  # the other half has no gradient of its own
+        total = (outputs * torch.arange(1, outputs.shape[1] + 1, device=outputs.device)).sum()
+    gradients = dict(zip(weights, _gradients(total, [parameters[name] for name in weights]), strict=True))
+    products = {}
+    for name, layer in layers.items():
+        of_layer = [(h, u) for called, h, u in calls if called is layer]
+        own = {f"{name}.{key}" for key, _ in layer.named_parameters(recurse=False)}
+        if len(of_layer) != 1 or not {f"{name}.weight"} <= own <= {f"{name}.weight", f"{name}.bias"} & weights.keys():
+            continue
+        ((h, u),) = of_layer
+        if h.ndim != 2 or len(h) != 2 * n or not u.requires_grad:
+            continue
+        (slopes,) = _gradients(total, [u])
+        expected = {f"{name}.weight": slopes[:n].T @ h[:n], f"{name}.bias": slopes[:n].sum(0)}
+        if all(torch.allclose(gradients[key], expected[key], rtol=1e-6, atol=1e-12) for key in own):
+            products[name] = layer
+    return products
+
+
+def _gradients(total: Tensor, of: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return gradients of a sum, zero for tensors that it does not depend on."""
+    return torch.autograd.grad(total, of, retain_graph=True, allow_unused=True, materialize_grads=True)
 
 
 def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
@@ -51,11 +73,15 @@ def unless_cheap(
 
 @contextmanager
 def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
-    """Record the calls of these layers: the layer, its input and its output."""
+    """Record the calls of these layers: the layer, its input and its output.
+
+    Input and output are copied, as the network may go on to change them in place, e.g. by `nn.ReLU(inplace=True)`.
+    """
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        calls.append((layer, inputs[0], output))
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        calls.append((layer, inputs[0].detach().clone(), output))
+        return output.clone()
 
     handles = [layer.register_forward_hook(note) for layer in layers]
     try:
@@ -77,7 +103,7 @@ def inputs_and_slopes(
         ((_, h_batch, u),) = calls
         # examples do not mix: the gradient of a sum over the batch holds the gradient of each example
         parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
-        h.append(h_batch.detach())
+        h.append(h_batch)
         slopes.append(torch.stack(parts, 1))
     return torch.cat(h), torch.cat(slopes)
 

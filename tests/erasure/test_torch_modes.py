@@ -1,5 +1,6 @@
 """Statistics, erasers and certificates do not depend on modes of torch: autocast, inference mode, default dtype."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from erasure import (
 )
 from erasure.certificate import certify
 from erasure.matched_samples import counterpart
+from erasure.torch_modes import default_modes
 from erasure.transport import barycenter
 
 Z = torch.arange(120) % 3
@@ -81,3 +83,33 @@ def test_moments_and_what_is_computed_from_them() -> None:
     assert same_in_any_mode(
         lambda: [torch.tensor([*certify(X, X + 0.01, Z, ClassMoments.fit(X, Z)).numbers().values()]).float()]
     )
+
+
+def test_the_default_dtype_is_restored_once_the_last_of_several_threads_has_ended() -> None:
+    first_has_begun, second_has_begun, first_has_ended = (threading.Event() for _ in range(3))
+    seen = []
+
+    @default_modes()
+    def first() -> None:
+        first_has_begun.set()
+        second_has_begun.wait(10)
+
+    @default_modes()
+    def second() -> None:
+        second_has_begun.set()
+        first_has_ended.wait(10)
+        seen.append(torch.get_default_dtype())
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        threads = [threading.Thread(target=function) for function in (first, second)]
+        threads[0].start()
+        first_has_begun.wait(10)
+        threads[1].start()
+        threads[0].join()
+        first_has_ended.set()
+        threads[1].join()
+        assert seen == [torch.float32]
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
@@ -22,6 +25,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm
 
 from conf.check import check
 from conf.compose import composed
@@ -46,6 +51,7 @@ Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(240) > 0, "right", "left")  # o
 XOR = (X[:, 1] * X[:, 2] > 0).astype(np.int64)  # told by no linear function
 FRAME = pd.DataFrame(X, columns=list("abcdef"))
 QUICK: dict[str, Any] = {"settings": "quick", "seeds": 2, "sizes": 3}
+ONE_EPOCH = TrainSettings(**{**preset("train", "quick"), "max_epochs": 1})
 STEPS = TrainingSettings(learning_rate=5e-4, steps=50, readout_gain=1.0)
 
 
@@ -342,6 +348,19 @@ def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_c
     assert one_class.bits_per_label == pytest.approx([1.0])
 
 
+@pytest.mark.parametrize(("weights", "by_position"), [({1: 9}, {0: 9, 1: 1}), ({1: 2, 2: 5}, {0: 2, 1: 5})])
+def test_weights_of_classes_are_those_of_the_labels(weights: dict[int, int], by_position: dict[int, int]) -> None:
+    codes = [
+        codelength(X, XOR + shift, make_pipeline(LogisticRegression(class_weight=each)), seeds=2, sizes=[3, 90, 240])
+        for shift, each in ((1, weights), (0, by_position))
+    ]
+    assert codes[0].total_bits == codes[1].total_bits
+    with pytest.raises(ValueError, match=r"class_weight: 7 is none of y's classes, \[0, 1\]"):
+        codelength(X, XOR, LogisticRegression(class_weight={7: 2}), sizes=3)
+    named = codelength(X, Y, LogisticRegression(class_weight={"left": 2}), seeds=[2**40], sizes=3)
+    assert named.seeds == [2**40]
+
+
 def test_a_certain_and_wrong_classifier_costs_forty_bits_not_infinity() -> None:
     x, y = np.zeros((30, 1)), np.array([0, 1, 1] * 10)
     x[:15, 0] = 1
@@ -363,6 +382,32 @@ def test_any_module_is_trained_for_each_seed_as_alone() -> None:
     grid = torch.tensor(X, dtype=torch.float32).view(240, 1, 2, 3)
     images = codelength(grid, Y, lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), **QUICK)
     assert len(images.total_bits) == 2
+
+
+def test_networks_are_the_same_in_several_threads() -> None:
+    def net() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(6, 6) for _ in range(6)), nn.Linear(6, 2))
+
+    def losses(_: int) -> list[float]:
+        return fit(X[:20], Y[:20], net, seeds=4, settings=ONE_EPOCH).losses["validation_loss_bits"].tolist()
+
+    expected, before = losses(0), torch.get_rng_state()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert [*threads.map(losses, range(8))] == [expected] * 8
+    finally:
+        sys.setswitchinterval(interval)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_pruned_network_is_trained() -> None:
+    def net() -> nn.Module:
+        layers = [nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)]
+        return nn.Sequential(prune.random_unstructured(layers[0], "weight", 0.5), *layers[1:])
+
+    assert fit(X, Y, net, seeds=1, settings="quick").losses["validation_loss_bits"][0] < 0.9
 
 
 class Tied(nn.Module):
@@ -406,9 +451,42 @@ class OwnParameter(nn.Module):
         return x @ self.weight
 
 
+class Forgets(nn.Module):
+    """Its reset_parameters leaves a parameter as it is, perhaps trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.scale = nn.Linear(6, 2), nn.Parameter(torch.ones(1))
+
+    def reset_parameters(self) -> None:
+        self.out.reset_parameters()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x) * self.scale
+
+
+class Keeps(nn.Linear):
+    """Keeps an output, with its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 2)
+        self.latest = super().forward(torch.zeros(6))
+
+
 class NotANumber(LogisticRegression):
     def predict_proba(self, X: Any) -> NDArray:
         return super().predict_proba(X) * np.nan
+
+
+class Unnamed(ClassifierMixin, BaseEstimator):
+    """A classifier that does not say which classes its columns belong to."""
+
+    def fit(self, X: Any, y: Any) -> "Unnamed":
+        self.inner_ = GaussianNB().fit(X, y)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray:
+        return self.inner_.predict_proba(X)
 
 
 class Odd(LogisticRegression):
@@ -431,20 +509,28 @@ FROZEN[0].requires_grad_(False)
     ("model", "message"),
     [
         (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "random in training .*: set the rate to 0"),
+        (nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5)).eval(), "random in training .*: set the rate to 0"),
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "buffers change .* use LayerNorm"),
+        (nn.Sequential(nn.Linear(6, 2), nn.BatchNorm1d(2)).eval(), "buffers change .* use LayerNorm"),
         (nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples, and 2 outputs"),
         (nn.Linear(5, 2), r"fails on examples \[3, 6\]"),
         (nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
+        (lambda: FROZEN, "returns the same module again: make a new one in every call"),
         (Unrepeatable, "different weights from equal seeds"),
-        (OwnParameter(), r"no reset_parameters\(\): pass a function"),
+        (OwnParameter(), r"no reset_parameters\(\) of its parts draws weight anew: pass a function"),
+        (Forgets(), r"no reset_parameters\(\) of its parts draws scale anew: pass a function"),
+        (Keeps(), r"cannot be copied \(Only Tensors .*: pass a function"),
+        (lambda: nn.Sequential(spectral_norm(nn.Linear(6, 6)), nn.Linear(6, 2)), "buffers change .*spectral_norm"),
+        (lambda: nn.Sequential(nn.Linear(6, 2), nn.Softmax(1)), "returns probabilities: return logits"),
         (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
         (lambda: 3, "returned a int"),
         (SVC(), "SVC: no network; of classifiers, .* alone takes instances that have predict_proba"),
         (LogisticRegression, "LogisticRegression: no network; of classifiers, .* alone takes instances"),
         (nn.Linear, "cannot be called without arguments"),
         (lambda: nn.LazyLinear(2), "weight has no shape before the first examples"),
+        (nn.LazyLinear(2), "weight has no shape before the first examples"),
         (PolynomialClassifier, r"makes a models.classifier.Classifier: pass that"),
         ("mpl", "choose from .*mlp"),
         ({"name": "mlp", "widht": 3}, "widht: did you mean width"),
@@ -473,6 +559,7 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": FRAME, "test": (FRAME.rename(columns={"c": "g"}), Y)}, "test x has the column 'g', which is none of x"),
         ({"x": np.zeros((240, 8, 8, 3), np.uint8)}, r"looks like \[n, H, W, C\]"),
         ({"model": NotANumber()}, "NotANumber: predict_proba returned values that are not finite"),
+        ({"model": Unnamed()}, "Unnamed: has no classes_ after fit, .*: set self.classes_"),
         ({"sizes": [10.0, 240.0]}, "sizes=10.0: give a whole number"),
         ({"model": Odd()}, r"Odd: predict_proba returned \[1.0, 1.0\] for an example: probabilities are not negative"),
         ({"model": Odd("negative")}, "Odd: predict_proba returned .* not negative and sum to 1"),

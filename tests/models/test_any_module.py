@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import orthogonal
 
 from conf.check import ConfigError
 from conf.target_class import Target, check_target
 from erasure.code_identity import code_identity
-from models.any_module import model_class
+from models.any_module import AnyModule, model_class
 from models.classifier import Classifier, is_repeatable
 from models.mlp import MLP
 
@@ -55,6 +56,38 @@ def test_a_class_of_modules_gets_shape_and_classes_and_draws_the_same_again(data
     assert not torch.equal(*drawn)
     wide = check_target("model", section("Net", width=7), "model")
     assert Target(wide, Classifier).build(dataset_shape, 4).get_parameter("network.drawn").shape == (7,)
+
+
+class Zero(nn.Module):
+    """Begins with outputs of zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.norm, self.out = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(self.hidden(x)))
+
+
+def test_a_module_has_the_last_word_on_the_weights_of_its_parts_and_keeps_its_buffers() -> None:
+    made = Zero()
+    made.norm.get_buffer("running_mean").fill_(7)
+    model = AnyModule(made, (3,), 2, training=False)
+    model.reset_parameters(torch.Generator().manual_seed(1))
+    assert model.get_parameter("network.hidden.weight").abs().min() > 0
+    assert torch.equal(model.get_parameter("network.out.weight"), torch.zeros(2, 4))
+    assert model.get_buffer("network.norm.running_mean").tolist() == [7] * 4
+
+
+def test_a_warning_names_the_random_buffers_that_seeds_share(caplog: pytest.LogCaptureFixture) -> None:
+    AnyModule(lambda: nn.Sequential(orthogonal(nn.Linear(3, 3)), nn.Linear(3, 2)), (3,), 2)
+    AnyModule(lambda: nn.Sequential(nn.Linear(3, 2), nn.Sequential()), (3,), 2)
+    (warning,) = caplog.messages
+    assert warning == "the network: all seeds share 0.parametrizations.weight.0.base, which is random and not trained"
 
 
 def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> None:

@@ -159,6 +159,31 @@ def test_a_module_is_linearised_at_its_own_weights_and_left_as_it_was() -> None:
         unique_information(net, X[:20], TWO[:20], X[60:], seeds=2)
 
 
+class Normalised(nn.Module):
+    """BatchNorm in evaluation mode, by hand."""
+
+    def __init__(self, norm: nn.BatchNorm1d) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(norm.weight.detach()), nn.Parameter(norm.bias.detach())
+        self.mean, self.std = norm.get_buffer("running_mean"), (norm.get_buffer("running_var") + norm.eps).sqrt()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - self.mean) / self.std * self.weight + self.bias
+
+
+def test_a_module_is_linearised_in_evaluation_mode_with_its_statistics() -> None:
+    norm, first, last = nn.BatchNorm1d(4), nn.Linear(5, 4), nn.Linear(4, 1)
+    norm.running_mean, norm.running_var = torch.arange(4.0), 1 + torch.arange(4.0)
+    by_hand = nn.Sequential(first, Normalised(norm), nn.Tanh(), last)
+    options: Any = {"training": replace(SHORT, readout_gain=None)}
+    expected = unique_information(by_hand, X[:20], TWO[:20], X[20:30], **options)
+    network = nn.Sequential(first, norm, nn.Tanh(), nn.Dropout(0.5), last)
+    for mode in (True, False):
+        scores = unique_information(network.train(mode), X[:20], TWO[:20], X[20:30], **options)
+        np.testing.assert_allclose(scores["f_si_nats"], expected["f_si_nats"], rtol=1e-5)
+        assert network.training == mode
+
+
 def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_score() -> None:
     for moved, held in ((X + 1e12, (X + 1e12) - 1e12), (X * 1e40, X)):
         scores, right = (

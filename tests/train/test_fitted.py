@@ -147,6 +147,8 @@ def test_pixels_of_another_scale_are_refused() -> None:
     images = RNG.integers(0, 255, (60, 1, 4, 4), dtype=np.uint8)
     y = np.arange(60) % 3
     fitted = fit(images, y, "linear", seeds=1, settings="quick")
+    with pytest.raises(ValueError, match=r"x has shape \[.*need \[n, d\] or \[n, C, H, W\]"):
+        fitted.predict_proba(images[0])
     np.testing.assert_allclose(fitted.predict_proba(images / 255), fitted.predict_proba(images), atol=1e-5)
     with pytest.raises(
         ValueError,

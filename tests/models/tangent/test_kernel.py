@@ -4,7 +4,9 @@ import functools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.parametrizations import orthogonal, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
@@ -86,6 +88,93 @@ def test_layers_called_twice_or_on_sequences_have_no_product_form() -> None:
     assert kernels.how.startswith("exact")
     j = jacobian(model, net.weights, net.x).flatten(0, 1)
     torch.testing.assert_close(kernels.train, j @ j.T)
+
+
+class Masked(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight.tril(), self.bias)
+
+
+class LowRank(nn.Linear):
+    def __init__(self, width: int) -> None:
+        super().__init__(width, width)
+        self.a, self.b = (nn.Parameter(torch.randn(shape)) for shape in ((2, width), (width, 2)))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) + input @ self.a.T @ self.b.T
+
+
+class Tied(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(super().forward(input).tanh(), self.weight.T)
+
+
+class Tokens(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(torch.cat([input, input.square()])).tanh().unflatten(0, (2, -1)).sum(0)
+
+
+class Query(nn.Linear):
+    def __init__(self, width: int, queries: int) -> None:
+        super().__init__(width, width)
+        self.query = nn.Parameter(torch.randn(queries, width))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return input * super().forward(self.query).sum(0)
+
+
+class Scaled(nn.Linear):
+    def __init__(self, width: int) -> None:
+        super().__init__(width, width)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.scale * super().forward(input)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)),
+        lambda: Masked(4, 4),
+        lambda: LowRank(4),
+        lambda: Tied(4, 4),
+        lambda: Tokens(4, 4),
+        lambda: Query(4, 1),
+        lambda: Query(4, 8),
+        lambda: weight_norm(nn.Linear(4, 4)),
+        lambda: orthogonal(nn.Linear(4, 4)),
+        lambda: Scaled(4),
+        nn.PReLU,
+    ],
+    ids=[
+        "in place",
+        "masked",
+        "low rank",
+        "tied",
+        "tokens",
+        "query",
+        "queries",
+        "weight norm",
+        "orthogonal",
+        "scaled",
+        "PReLU",
+    ],
+)
+def test_kernels_of_layers_that_compute_otherwise_are_those_of_their_jacobians(hidden) -> None:
+    """A gradient that is no product of the layer's input and slope was taken for one."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), hidden(), nn.Linear(4, 2)).eval()
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    x, held_out = torch.randn(10, 3), torch.randn(6, 3)
+    kernels = ntk(model, weights, x, held_out)
+    j, j_held_out = (jacobian(model, weights, images).flatten(0, 1) for images in (x, held_out))
+    torch.testing.assert_close(kernels.train, j @ j.T, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(kernels.held_out, j_held_out @ j.T, rtol=1e-10, atol=1e-10)
+    for i in range(2):  # as many examples as outputs, whose axes torch mixed up
+        one = torch.autograd.grad(model(x[i : i + 1])[0, 1], [*model.parameters()])
+        expected = torch.cat([gradient.flatten() for gradient in one])
+        torch.testing.assert_close(jacobian(model, weights, x[:2])[i, 1].float(), expected)
 
 
 @pytest.mark.parametrize(
