@@ -40,7 +40,7 @@ class AnyModule(Classifier):
         ValueError: the network cannot be trained from several seeds; the message says why and what to change.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # version 1 kept tangent gradients of in-place layers, and reset batch statistics
 
     def __init__(
         self,

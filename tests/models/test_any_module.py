@@ -93,7 +93,7 @@ def test_a_warning_names_the_random_buffers_that_seeds_share(caplog: pytest.LogC
 def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> None:
     resolved = Target(section("Net"), Classifier).resolve()
     assert f"{__name__}.Net" in code_identity(resolved)
-    assert resolved.identity({"width": 3}) == {"width": 3, "any_module": 1}
+    assert resolved.identity({"width": 3}) == {"width": 3, "any_module": AnyModule.version}
     versioned = model_class(type("Versioned", (Net,), {"version": 5, "__module__": __name__}))
     assert code_identity(versioned) == {f"{__name__}.Versioned": 5}
     assert model_class(MLP) is MLP
