@@ -32,12 +32,12 @@ from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
     argument_parser,
+    attempt,
     machine,
     measured,
     memory_rate,
     product_rate,
     show,
-    shown,
     timed,
 )
 from scripts.benchmarks.plain_training import batches, train_one
@@ -129,15 +129,9 @@ class TrainingBenchmark:
 
     def compare(self, ways: Sequence[str] | None = None) -> list[Row]:
         """Measure seconds and mean validation loss of each way to train; one that fails says why in its row."""
-        rows = []
+        rows: list[Row] = []
         for way in ways or [way for way in WAYS if "compiled" not in way]:
-            try:
-                row = self._measure(way)
-            except (RuntimeError, ValueError) as error:
-                row = Row("training", way, None, note=f"failed: {str(error).strip().splitlines()[0][:200]}")
-            if row is not None:
-                print(f"{row.who}, {shown(row.cost and row.cost.seconds)} s …", flush=True)
-                rows.append(row)
+            rows += attempt("training", way, lambda way=way: filter(None, [self._measure(way)]))
         return rows
 
     def _measure(self, way: str) -> Row | None:
@@ -220,7 +214,7 @@ class TrainingBenchmark:
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
         loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
-        return Row("training", who, cost, self.floor.seconds, loss + note)
+        return Row("training", who, cost, self.floor, loss + note)
 
 
 if __name__ == "__main__":
