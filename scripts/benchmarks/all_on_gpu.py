@@ -10,12 +10,14 @@ digits).
 
 Each part is one process and writes a file. The page is written after every part, so that nothing is lost: a part that
 fails or takes too long says so there, with the rows that it finished. The command stops before its minutes are over,
-and the next call continues with the missing parts. Parts that ran on another machine or with other options run again.
+and the next call continues with the missing parts. Parts that ran on another machine or with other options run again;
+so do parts whose file in --folder is deleted.
 """
 
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,7 +135,8 @@ def run(command: Sequence[str], limit_s: float) -> dict[str, Any]:
                 process.wait()
         for file in (output, errors):
             file.seek(0)
-        printed, said = (file.read().replace(f"{Path.cwd()}/", "").strip().splitlines() for file in (output, errors))
+        folders = re.compile(rf"{re.escape(str(Path.cwd()))}/|/\S*/site-packages/")
+        printed, said = (folders.sub("", file.read()).strip().splitlines() for file in (output, errors))
     lines = [line.rstrip() for line in printed if code or not line.endswith(" …")]  # no lines of progress
     return {
         "command": _shell(command),
