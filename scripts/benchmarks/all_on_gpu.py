@@ -47,7 +47,7 @@ side, else processes (`hydra.launcher.workers`), with MPS if that row is faster.
 of one."""
 _COMPILE = """Decides `train.compile=auto` for this network: true where a compiled row has more examples/s than the
 uncompiled row of the same arrangement{}, and trainings are long beside the compilation. Bar: {} examples/s."""
-_ABOVE = " (in the training without compilation, above)"
+_ABOVE = " (in training and in seeds side by side, above)"
 _ERASE = """Decides nothing by itself. Bar: concept-erasure at least 1.0 x ours in batches of 64 x 1,024 and in LEACE
 from vectors. LEACE applied in float32 replaces float64 if its mean gap is as small as a certificate needs."""
 
@@ -104,14 +104,9 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, P
     cell += ["train=quick", "train.max_epochs=2", "mdl=quick"] if small else ["train=paper"]
     if images:
         cell += ["mdl=paper", "dataset=image_folder", f"dataset.root={images}", "dataset.normalize=zscore"]
-    costs = "Decides the hours in scripts/studies/compute_costs.py, by the seconds of this part."
-    made["a cell of Table 16" if images else "the digits with train=paper"] = Part(cell, costs, None)
-    if not small:  # numbers that decide nothing
-        made["five ResNets in one network"] = Part(["scripts.benchmarks.stacking", "--networks", "resnet", *on], known)
-        for dim in dims:
-            on_cpu = ["--only", "moments", "leace", "qleace", "--device", "cpu"]
-            made[f"erasers of {dim} values, CPU"] = Part([*erasers, dim, *on_cpu], known)
-        made["erasers of 12288 values"] = Part([*erasers, "12288", *on], known)
+    costs = "Its seconds check the hours that scripts.studies.compute_costs prints for this cell."
+    name, decides = ("a cell of Table 16", costs) if images else ("the digits with train=paper", known)
+    made[name] = Part(cell, decides, None)
     return made
 
 

@@ -37,7 +37,6 @@ _READY_S = 120  # for imports, data and a first epoch
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("side_by_side", __doc__, model="convnextv2", samples=2560, seeds=5, epochs=3)
-    parser.add_argument("--compile", action="store_true", help="with train.compile=true")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
@@ -110,11 +109,10 @@ def _train(
 ) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     bench = TrainingBenchmark(argparse.Namespace(**{"width": None, "dataset": "cifar", "images": "", **vars(options)}))
-    settings = dataclasses.replace(bench.settings, compile=options.compile)
     data = {"train": bench.train, "validation": bench.validation}
 
     def train(epochs: int) -> None:
-        chosen = dataclasses.replace(settings, max_epochs=epochs)
+        chosen = dataclasses.replace(bench.settings, max_epochs=epochs)
         members = len(bench.seeds) if stack == "all" else 1
         fit_members(bench.ensemble, data, bench.seeds, bench.subsets, chosen, stack=members)
         if bench.device.type == "cuda":

@@ -8,7 +8,7 @@ of all matrix products and convolutions, as PyTorch counts them, at the rate of 
 weights and activations. Both are in the precision of training, at rates measured first. A second table has the kernels
 of a step (on a CPU: the operations), and the time in which none runs.
 
-    python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled channels_last
+    python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled model
 
 measures some of the ways to train: the rule's stacking, the other one, without CUDA graphs, compiled
 (train.compile=true), in another memory format, and by fused attention.
@@ -40,7 +40,6 @@ from scripts.benchmarks.benchmark_helpers import (
     show,
     timed,
 )
-from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.stacking import Case
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.benchmarks.step_profile import profile_table
@@ -165,6 +164,8 @@ class TrainingBenchmark:
 
     def peer(self) -> list[Row]:
         """Measure the DataLoader loop, and its loader alone."""
+        from scripts.benchmarks.plain_training import batches, train_one  # needs schedulefree
+
         with measured(self.device) as cost:
             losses = [
                 train_one(self.model(), self.train, self.validation, subset, seed, self.settings)
