@@ -131,8 +131,9 @@ def run(command: Sequence[str], limit_s: float) -> dict[str, Any]:
         for file in (output, errors):
             file.seek(0)
         folders = re.compile(rf"{re.escape(str(Path.cwd()))}/|/\S*/site-packages/")
-        printed, said = (folders.sub("", file.read()).strip().splitlines() for file in (output, errors))
-    lines = [line.rstrip() for line in printed if code or not line.endswith(" …")]  # no lines of progress
+        printed, said = (folders.sub("", file.read()).splitlines() for file in (output, errors))
+    lines = [line for line in printed if code or not line.endswith(" …")]  # no lines of progress
+    lines = [line.rstrip() for line in "\n".join(lines).strip().splitlines()]
     return {
         "command": _shell(command),
         "seconds": round(time.monotonic() - started, 1),

@@ -107,7 +107,8 @@ def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
 
         return bench.timed(run)[1], "float32"
 
-    floor = bench.floor(x[..., 0].numel() * 1024**2, x.nbytes)  # half of a product: it is symmetric
+    rate = matmul_rate(1024, torch.float64, bench.device)
+    floor = bench.floor(x[..., 0].numel() * 1024**2, x.nbytes, rate)  # half of a product: it is symmetric
     work = f"{batches} batches of 64 x 1,024"
     return [
         Row(work, "ours, class covariances", ours(), floor, "float64"),
