@@ -92,7 +92,7 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, P
     for model in networks:
         ways = ["compiled", "compiled-other", "compiled-model"]
         command = [*train, "--samples", "2560", "--model", model, "--only", *ways]
-        made[f"training, {model}, compiled"] = Part(command, _COMPILE.format(_ABOVE, "25,000"), 180)
+        made[f"training, {model}, compiled"] = Part(command, _COMPILE.format(_ABOVE, "25,000"), 240)
     tests = ["pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", "tests/test_cuda.py"]
     made["tests"] = Part(tests, "If a test fails, do not use the rows above that depend on it.", 150)
     for dim in dims[1:]:
