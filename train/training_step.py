@@ -61,11 +61,12 @@ def require_compiler(device: torch.device) -> None:
     Raises:
         ValueError: the compiler is missing; the message names it.
     """
-    if device.type == "cuda":
-        missing = None if importlib.util.find_spec("triton") else "triton, which comes with PyTorch for CUDA"
-    else:
-        compiler = os.environ.get("CXX", "g++")
-        missing = None if shutil.which(compiler) else f"a C++ compiler ({compiler})"
+    on_gpu = device.type == "cuda"
+    language, variable, usual = ("C", "CC", ("gcc", "clang")) if on_gpu else ("C++", "CXX", ("g++",))
+    compilers = [os.environ[variable]] if variable in os.environ else usual
+    missing = None if any(map(shutil.which, compilers)) else f"a {language} compiler ({' or '.join(compilers)})"
+    if on_gpu and not importlib.util.find_spec("triton"):
+        missing = "triton, which comes with PyTorch for CUDA"
     if missing:
         raise ValueError(f"train.compile=true on {device.type}: needs {missing}; install it, or choose auto or false")
 

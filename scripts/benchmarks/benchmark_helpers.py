@@ -3,11 +3,13 @@
 import argparse
 import contextlib
 import datetime
+import gc
 import os
 import platform
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +18,7 @@ import torch
 
 from harness.results.table import Table
 from scripts import command_line
+from scripts.benchmarks.step_flops_and_bytes import Floor
 
 Result = TypeVar("Result")
 _MIB = 2**20
@@ -37,15 +40,14 @@ class Row:
         what: the work.
         who: the implementation.
         cost: None if it was not run.
-        floor_seconds: time of the FLOPs that the result needs at the rate of a plain product, or of the memory
-            traffic that it needs where that takes longer.
+        floor: time of the products that the result needs, at the rate of a plain product, and of its memory traffic.
         note: estimate, reason for leaving out, or accuracy.
     """
 
     what: str
     who: str
     cost: Cost | None
-    floor_seconds: float | None = None
+    floor: Floor | None = None
     note: str = ""
 
 
@@ -55,15 +57,35 @@ def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
-    """Print the table."""
+    """Print the title, of one or more lines, and the table."""
     first = {row.what: row.cost.seconds for row in reversed(rows) if row.cost}
     lines = []
     for row in rows:
-        seconds, peak, floor = row.cost and row.cost.seconds, row.cost and row.cost.peak_mib, row.floor_seconds
-        numbers = (seconds, seconds and seconds / first[row.what], peak, floor, seconds and floor and seconds / floor)
-        lines.append([row.what, row.who, *map(shown, numbers), row.note])
-    headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "note")
-    Table("benchmark", (), headings, lines).show(title)
+        seconds, peak, floor = row.cost and row.cost.seconds, row.cost and row.cost.peak_mib, row.floor
+        times = (seconds, seconds and seconds / first[row.what], peak)
+        least = (floor and floor.seconds, floor and seconds and seconds / floor.seconds)
+        lines.append([row.what, row.who, *map(shown, (*times, *least)), floor.bound_by if floor else "", row.note])
+    headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "bound by", "note")
+    print(f"\n{title}")
+    Table("benchmark", (), headings, lines).show()
+
+
+def attempt(what: str, who: str, measure: Callable[[], Iterable[Row]]) -> list[Row]:
+    """Return the rows of a measurement, or one row with the reason why it failed.
+
+    Rows are printed at once, so that they are known if the benchmark is stopped later.
+    """
+    try:
+        rows = [*measure()]
+    except Exception as error:  # of any kind: the other rows must not be lost
+        traceback.print_exc(limit=-5, chain=False)
+        lines = str(error).strip().splitlines() or [""]
+        rows = [Row(what, who, None, note=f"failed: {type(error).__name__}: {lines[0][:200]}")]
+    gc.collect()  # trainers refer to themselves; their memory would count in the next measurement
+    for row in rows:
+        seconds = f"{shown(row.cost.seconds)} s; " if row.cost else ""
+        print(f"{row.what}, {row.who}: {seconds}{row.note} …", flush=True)
+    return rows
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@
     uv run --group bench python -m scripts.benchmarks.erasers --dim 768
     uv run --group bench python -m scripts.benchmarks.erasers --dim 3072 --full-peer --images DIR
 
-Statistics and erasers are timed separately. Floors are the FLOPs of the products that the result needs, at the rate of
-a square product of the same size measured first.
+Statistics and erasers are timed separately. A floor is the longer of two times: of the products that the result needs,
+at the rate of a square product of the same size, and of reading the input and writing the result. Rates are measured
+first.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from scripts.benchmarks.benchmark_helpers import (
     Result,
     Row,
     argument_parser,
+    attempt,
     machine,
     matmul_rate,
     measured,
@@ -33,6 +35,7 @@ from scripts.benchmarks.benchmark_helpers import (
     timed,
     waits,
 )
+from scripts.benchmarks.step_flops_and_bytes import Floor
 from scripts.images_for_benchmarks import labelled_images, side_of
 
 EXAMPLES = 20_000  # of `from_data`
@@ -72,9 +75,13 @@ class EraserBenchmark:
         cost, note = run()
         return Row(what, who, cost, note=note)
 
-    def floor(self, products: float) -> float:
-        """Return the seconds of float64 products of [d, d] matrices (2 d³ FLOPs each)."""
-        return products * 2 * self.d**3 / self.rate
+    def floor(self, flops: float, moved_bytes: float, rate: float | None = None) -> Floor:
+        """Return the floor of FLOPs in float64, or at another rate, and of memory traffic."""
+        return Floor(flops / (rate or self.rate), moved_bytes / self.bandwidth)
+
+    def matrix_floor(self, products: float, matrices: float) -> Floor:
+        """Return the floor of products of [d, d] matrices in float64 (2 d³ FLOPs), and of those read and written."""
+        return self.floor(products * 2 * self.d**3, matrices * 8 * self.d**2)
 
 
 def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
@@ -100,10 +107,12 @@ def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
 
         return bench.timed(run)[1], "float32"
 
-    flops, work = x[..., 0].numel() * 1024**2, f"{batches} batches of 64 x 1,024"  # half of a product: it is symmetric
+    rate = matmul_rate(1024, torch.float64, bench.device)
+    floor = bench.floor(x[..., 0].numel() * 1024**2, x.nbytes, rate)  # half of a product: it is symmetric
+    work = f"{batches} batches of 64 x 1,024"
     return [
-        Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
-        Row(work, "ours, pooled", ours(pooled=True), flops / bench.rate, "float64"),
+        Row(work, "ours, class covariances", ours(), floor, "float64"),
+        Row(work, "ours, pooled", ours(pooled=True), floor, "float64"),
         bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 
@@ -120,7 +129,7 @@ def from_data(bench: EraserBenchmark) -> list[Row]:
     work = f"LEACE from {len(x):,} float64 vectors"
     waited = waits(lambda: LeaceEraser.fit(x, z, num_classes=bench.k), bench.device)
     return [
-        Row(work, "ours", ours, len(x) * bench.d**2 / bench.rate, f"float64{waited}"),
+        Row(work, "ours", ours, bench.floor(len(x) * bench.d**2, x.nbytes), f"float64{waited}"),
         bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 
@@ -128,7 +137,7 @@ def from_data(bench: EraserBenchmark) -> list[Row]:
 def products(bench: EraserBenchmark) -> list[Row]:
     """Compare a symmetric product by blocks, as moments take it, with a general one."""
     x = torch.randn(8192, bench.d, dtype=torch.float64, device=bench.device)
-    floor, work = len(x) * bench.d**2 / bench.rate, f"XᵀX of {len(x):,} x {bench.d:,}"
+    floor, work = bench.floor(len(x) * bench.d**2, x.nbytes), f"XᵀX of {len(x):,} x {bench.d:,}"
     ways: dict[str, Callable[[], Tensor]] = {"ours, by blocks": lambda: gram(x), "a general product": lambda: x.T @ x}
     return [Row(work, who, bench.timed(way)[1], floor, "float64") for who, way in ways.items()]
 
@@ -144,7 +153,7 @@ def leace(bench: EraserBenchmark) -> list[Row]:
     waited = waits(lambda: LeaceEraser.from_moments(m), bench.device)
     # one Cholesky factor (d³/3 FLOPs); the rest is O(k d²)
     return [
-        Row("LEACE fit", "ours", ours, bench.floor(1 / 6), f"{_mean_gap(m, eraser.left @ eraser.right)}{waited}"),
+        Row("LEACE fit", "ours", ours, bench.matrix_floor(1 / 6, 1), _mean_gap(m, eraser.left @ eraser.right) + waited),
         bench.peer("LEACE fit", "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 
@@ -165,7 +174,7 @@ def qleace(bench: EraserBenchmark) -> list[Row]:
     # no fewer than 3 Halley steps of a symmetric product, a Cholesky factor and two triangular solves (1/2 + 1/6 + 1),
     # and the map (1 + 1/2).
     return [
-        Row("QLEACE fit", "ours", ours, bench.floor(k * (1 / 6 + 1 + 5 + 1.5)), note),
+        Row("QLEACE fit", "ours", ours, bench.matrix_floor(k * (1 / 6 + 1 + 5 + 1.5), 2 * k), note),
         bench.peer("QLEACE fit", "concept-erasure", "concept_erasure", theirs, slow=True),
     ]
 
@@ -244,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     for name in [part for part in PARTS if part in options.only]:
         console().print(f"{name} …", style="dim")
-        rows += PARTS[name](bench)
+        rows += attempt(name, "all", lambda name=name: PARTS[name](bench))
     show(bench.title, rows)
     return 0
 
@@ -258,10 +267,10 @@ def moments(bench: EraserBenchmark) -> list[Row]:
             slow.update(bench.x[rows].double(), bench.z[rows])
     error = max(float((exact.covariance(j) - slow.covariance(j)).abs().max()) for j in range(bench.k))
     note = f"largest difference {error / float(slow.total.abs().max()):.0e} of the largest covariance"
-    flops = len(bench.x) * bench.d**2  # half of a product: it is symmetric
+    work = (len(bench.x) * bench.d**2, bench.x.nbytes)  # half of a product: it is symmetric
     return [
-        Row("moments", "ours, uint8", ours, flops / bench.single_rate, "exact integer sums"),
-        Row("moments", "float64 products", plain, flops / bench.rate, note),
+        Row("moments", "ours, uint8", ours, bench.floor(*work, bench.single_rate), "exact integer sums"),
+        Row("moments", "float64 products", plain, bench.floor(*work), note),
     ]
 
 
@@ -324,14 +333,14 @@ def alf_qleace(bench: EraserBenchmark) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: AlfQleaceEraser.from_moments(m, num_directions=DIRECTIONS, target=None))
     note = f"{DIRECTIONS} directions after LEACE, worst norm down to {eraser.norms[-1] / eraser.norms[0]:.3f}"
-    # LEACE, then at least one product of every covariance with a vector per direction (memory-bound)
-    reads = DIRECTIONS * bench.k * bench.d**2 * 8 / bench.bandwidth
+    # LEACE, and at least one product of every covariance with a vector per direction
+    floor = bench.matrix_floor(1 / 6, DIRECTIONS * bench.k)
     difference = m.covariance(0) - m.within
     _, one = bench.timed(lambda: torch.linalg.eigvalsh(difference))
     estimate = f"estimated: {one.seconds:.3g} s per class and direction, re-projection not counted"
     theirs = Cost(DIRECTIONS * bench.k * one.seconds)
     return [
-        Row("ALF-QLEACE fit", "ours", ours, bench.floor(1 / 6) + reads, note),
+        Row("ALF-QLEACE fit", "ours", ours, floor, note),
         Row("ALF-QLEACE fit", "eigenvalues of all classes", theirs, note=estimate),
     ]
 
@@ -342,7 +351,7 @@ def apply(bench: EraserBenchmark) -> list[Row]:
     maps = torch.eye(bench.d, dtype=torch.float64, device=bench.device).expand(bench.k, -1, -1)
     qleace = QleaceEraser(m.mean, bench.k, m.means, maps, 0.0)  # any maps cost the same
     exact = LeaceEraser.from_moments(m)
-    leace_flops, moved_s = 4 * len(x) * bench.d * (bench.k - 1), 2 * x.numel() * x.element_size() / bench.bandwidth
+    leace_flops = 4 * len(x) * bench.d * (bench.k - 1)
     for name, eraser, flops in (
         ("LEACE apply", exact, leace_flops),
         ("LEACE apply", exact.to(torch.float32), leace_flops),
@@ -354,7 +363,7 @@ def apply(bench: EraserBenchmark) -> list[Row]:
         if name == "LEACE apply":
             note += f", {_gap_left(m, erased, bench.z)}"
         rate = bench.rate if inside == torch.float64 else bench.single_rate
-        rows.append(Row(name, f"ours, {str(inside)[6:]}", cost, max(flops / rate, moved_s), note))
+        rows.append(Row(name, f"ours, {str(inside)[6:]}", cost, bench.floor(flops, 2 * x.nbytes, rate), note))
     return rows
 
 

@@ -4,8 +4,8 @@
     uv run python -m scripts.benchmarks.sample_info --outputs 10 --examples 500 --held-out 500
 
 An MLP with one hidden layer on scikit-learn's digits enlarged to 28 x 28; one output tells even digits from odd ones.
-Single systems are a seeded sample; their mean time is multiplied by the number of systems. A floor is the FLOPs of the
-products that the result needs, at the rate of a square product measured first.
+Single systems are a seeded sample; their mean time is multiplied by the number of systems. A floor is the longer of two
+times, at rates measured first: of the products that the result needs, and of reading or writing the kernel.
 """
 
 import argparse
@@ -25,11 +25,14 @@ from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
     argument_parser,
+    attempt,
     machine,
     matmul_rate,
     measured,
+    memory_rate,
     show,
 )
+from scripts.benchmarks.step_flops_and_bytes import Floor
 from scripts.images_for_benchmarks import standardised_digits
 
 SIDE = 28
@@ -64,17 +67,17 @@ class SampleInfoBenchmark:
         self.weights = initial_weights(self.model, 0, 1.0)
         self.residual = network_outputs(self.model, self.weights, self.x) - y
         self.descent = LinearizedDescent(learning_rate=LEARNING_RATE, steps=options.steps)
-        self.rate = matmul_rate(1000, torch.float64, self.device)
+        self.rate, self.bandwidth = matmul_rate(1000, torch.float64, self.device), memory_rate(self.device)
         self.title = (
             f"digits, {SIDE} x {SIDE}, MLP of width {self.width:,}, k = {self.k}, n = {self.n:,}, m = {self.m:,}, "
             f"t = {options.steps:,}, learning rate {LEARNING_RATE:g}\n{machine(self.device)}, "
-            f"float64 product {self.rate / 1e9:,.0f} GFLOP/s"
+            f"float64 product {self.rate / 1e9:,.0f} GFLOP/s, memory {self.bandwidth / 1e9:,.0f} GB/s"
         )
 
     def rows(self) -> list[Row]:
         """Measure every work."""
         kernels, rows = self.kernel_rows()
-        return [*rows, *self.training_rows(kernels)]
+        return [*rows, *attempt("leaving out", "all", lambda: self.training_rows(kernels))]
 
     def kernel_rows(self) -> tuple[Kernels, list[Row]]:
         """Compute the kernel layer by layer, and by Jacobians of a few examples."""
@@ -90,7 +93,7 @@ class SampleInfoBenchmark:
         error, times = relative_error(kernels.train[: some * k, : some * k], slow), (n + m) / some
         note = f"{some} examples, times {times:.0f}, without most products; differs by {error:.0e}"
         return kernels, [
-            Row("kernel", "ours", ours, flops / self.rate, kernels.how),
+            Row("kernel", "ours", ours, self.floor(flops, n * (n + m) * k * k), kernels.how),
             Row("kernel", "Jacobians", Cost(theirs.seconds * times), note=note),
         ]
 
@@ -106,13 +109,18 @@ class SampleInfoBenchmark:
             prediction = (kernels.held_out @ differences).square().sum(0) * self.k / len(kernels.held_out)
         error = max(worst_error(changes.weight[sample], weight), worst_error(changes.prediction[sample], prediction))
         each = alone.seconds / len(sample)
-        floor = 2 * self.m * self.k * (self.n * self.k) * self.n / self.rate  # predictions alone
+        outputs, of_all = self.m * self.k, self.n * self.k
+        floor = self.floor(2 * outputs * of_all * self.n, outputs * of_all)  # predictions alone
         note = f"{dynamics.how}, largest relative error of a score {error:.0e}, bound {dynamics.error_bound:.0e}"
         systems = f"{len(sample)} systems by eigendecomposition, {each:.2f} s each, times {self.n:,}"
         return [
             Row("leaving out", "ours", ours, floor, note),
             Row("leaving out", "one at a time", Cost(each * self.n, alone.peak_mib), note=systems),
         ]
+
+    def floor(self, flops: float, numbers: float) -> Floor:
+        """Return the floor of FLOPs, and of float64 numbers read or written."""
+        return Floor(flops / self.rate, 8 * numbers / self.bandwidth)
 
     def differences_alone(self, examples: Tensor, kernels: Kernels) -> Tensor:
         """Return a - a_-i, [n k, b], for each of `examples` [b], one system at a time."""

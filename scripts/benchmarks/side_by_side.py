@@ -11,6 +11,7 @@ to the end of the last.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import multiprocessing
 import os
 import shutil
@@ -18,12 +19,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
+from typing import Any
 
 import torch
 
-from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, machine, show
+from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, attempt, machine, show
+from scripts.benchmarks.step_flops_and_bytes import Floor
 from scripts.benchmarks.train import TrainingBenchmark
 from train.epoch_trainer import fit_members
 
@@ -33,7 +37,6 @@ _READY_S = 120  # for imports, data and a first epoch
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("side_by_side", __doc__, model="convnextv2", samples=2560, seeds=5, epochs=3)
-    parser.add_argument("--compile", action="store_true", help="with train.compile=true")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
@@ -51,24 +54,26 @@ def rows(options: argparse.Namespace) -> list[Row]:
     ]
     if torch.device(options.device).type == "cuda":
         ways.append((f"{seeds} processes side by side, MPS", [one] * seeds, "one", True))
-    measured, alone_s = list[Row](), None
-    for who, processes, stack, with_mps in ways:
-        try:
-            with mps() if with_mps else contextlib.nullcontext():
-                seconds = run(processes, stack)
-            alone_s = alone_s or seconds
-            trained = sum(process.seeds for process in processes)
-            rate = trained * options.samples * options.epochs / seconds
-            note = f"{rate:,.0f} examples/s, {seconds / alone_s:.2f} times the time of one seed"
-            measured.append(Row("training", who, Cost(seconds), note=note))
-        except (RuntimeError, OSError) as error:
-            measured.append(Row("training", who, None, note=f"failed: {str(error).splitlines()[0][:200]}"))
-        print(f"{who}: {measured[-1].note} …", flush=True)
+    measured: list[Row] = []
+
+    def measure(who: str, processes: Sequence[argparse.Namespace], stack: str, with_mps: bool) -> Iterator[Row]:
+        with mps() if with_mps else contextlib.nullcontext():
+            seconds, floor = run(processes, stack)
+        trained = sum(each.seeds for each in processes)
+        if measured:  # the rates of a device that processes share are too low for a floor
+            floor = measured[0].floor and Floor(*(trained * each for each in measured[0].floor))
+        note = f"{trained * options.samples * options.epochs / seconds:,.0f} examples/s"
+        if measured and (alone := measured[0].cost):
+            note += f", {seconds / alone.seconds:.2f} times the time of one seed"
+        yield Row("training", who, Cost(seconds), floor, note)
+
+    for way in ways:
+        measured += attempt("training", way[0], functools.partial(measure, *way))
     return measured
 
 
-def run(processes: Sequence[argparse.Namespace], stack: str) -> float:
-    """Return the seconds from the first process's start of training to the last one's end.
+def run(processes: Sequence[argparse.Namespace], stack: str) -> tuple[float, Floor]:
+    """Return the seconds from the first process's start of training to the last one's end, and the floor of one.
 
     Raises:
         RuntimeError: a process failed.
@@ -79,16 +84,20 @@ def run(processes: Sequence[argparse.Namespace], stack: str) -> float:
     for process in started:
         process.start()
     try:
-        for process in started:
-            process.join(3 * _READY_S)
+        training: dict[Any, Any] = {process.sentinel: process for process in started}
+        while ended := wait(training, 3 * _READY_S) if training else []:
+            for process in map(training.pop, ended):
+                process.join()
+                if process.exitcode:
+                    barrier.abort()  # no process waits for one that failed
         if any(process.exitcode != 0 for process in started):
             codes = [process.exitcode for process in started]
             raise RuntimeError(f"processes ended with exit codes {codes}; None: still running")
-        spans = [times.get(timeout=10) for _ in started]
+        starts, ends, (floor, *_) = zip(*(times.get(timeout=10) for _ in started), strict=True)
     finally:
         for process in started:
             process.kill()
-    return max(end for _, end in spans) - min(start for start, _ in spans)
+    return max(ends) - min(starts), floor
 
 
 def _train(
@@ -96,15 +105,14 @@ def _train(
     stack: str,
     processes: int,
     barrier: Barrier,
-    times: "Queue[tuple[float, float]]",
+    times: "Queue[tuple[float, float, Floor]]",
 ) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     bench = TrainingBenchmark(argparse.Namespace(**{"width": None, "dataset": "cifar", "images": "", **vars(options)}))
-    settings = dataclasses.replace(bench.settings, compile=options.compile)
     data = {"train": bench.train, "validation": bench.validation}
 
     def train(epochs: int) -> None:
-        chosen = dataclasses.replace(settings, max_epochs=epochs)
+        chosen = dataclasses.replace(bench.settings, max_epochs=epochs)
         members = len(bench.seeds) if stack == "all" else 1
         fit_members(bench.ensemble, data, bench.seeds, bench.subsets, chosen, stack=members)
         if bench.device.type == "cuda":
@@ -114,7 +122,7 @@ def _train(
     barrier.wait(_READY_S)
     start = time.monotonic()  # all processes read one clock
     train(options.epochs)
-    times.put((start, time.monotonic()))
+    times.put((start, time.monotonic(), bench.floor))
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ class Device(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Seconds that a device needs at least: for the products, and for what they read and write."""
+    """Seconds that a device needs at least: for products, and for reading and writing memory."""
 
     products_s: float
     memory_s: float
@@ -29,9 +29,13 @@ class Floor(NamedTuple):
     def seconds(self) -> float:
         return max(self)
 
+    @property
+    def bound_by(self) -> str:
+        """Which of the two takes longer."""
+        return "products" if self.products_s >= self.memory_s else "memory"
+
     def __str__(self) -> str:
-        binds = "products bind" if self.products_s >= self.memory_s else "memory binds"
-        return f"products {self.products_s:.3g} s, memory {self.memory_s:.3g} s: {binds}"
+        return f"products {self.products_s:.3g} s, memory {self.memory_s:.3g} s: bound by {self.bound_by}"
 
 
 class Step(NamedTuple):

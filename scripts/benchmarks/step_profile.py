@@ -40,7 +40,9 @@ def profile_table(step: Callable[[], None], device: torch.device, title: str) ->
     step_ms, ran = 1e3 * cost.seconds / _STEPS, sum(count for _, count in kernels.values()) / _STEPS
     what = "kernels" if on_gpu else "operations"
     caption = [f"{title}: {shown(step_ms)} ms, and {ran:,.0f} {what} of {shown(in_kernels_ms)} ms under the profiler."]
-    if on_gpu:
+    if on_gpu and not kernels:
+        caption.append("The profiler saw no kernels: the gaps between them are unknown.")
+    elif on_gpu:
         gaps_ms = max(0.0, step_ms - in_kernels_ms)
         caption.append(f"{launches / _STEPS:,.0f} launches a step; no kernel runs for {shown(gaps_ms)} ms of it.")
     longest = sorted(kernels.items(), key=lambda each: -each[1][0])[:_SHOWN]

@@ -8,7 +8,7 @@ of all matrix products and convolutions, as PyTorch counts them, at the rate of 
 weights and activations. Both are in the precision of training, at rates measured first. A second table has the kernels
 of a step (on a CPU: the operations), and the time in which none runs.
 
-    python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled channels_last
+    python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled model
 
 measures some of the ways to train: the rule's stacking, the other one, without CUDA graphs, compiled
 (train.compile=true), in another memory format, and by fused attention.
@@ -32,15 +32,14 @@ from scripts.benchmarks.benchmark_helpers import (
     Cost,
     Row,
     argument_parser,
+    attempt,
     machine,
     measured,
     memory_rate,
     product_rate,
     show,
-    shown,
     timed,
 )
-from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.stacking import Case
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.benchmarks.step_profile import profile_table
@@ -129,15 +128,9 @@ class TrainingBenchmark:
 
     def compare(self, ways: Sequence[str] | None = None) -> list[Row]:
         """Measure seconds and mean validation loss of each way to train; one that fails says why in its row."""
-        rows = []
+        rows: list[Row] = []
         for way in ways or [way for way in WAYS if "compiled" not in way]:
-            try:
-                row = self._measure(way)
-            except (RuntimeError, ValueError) as error:
-                row = Row("training", way, None, note=f"failed: {str(error).strip().splitlines()[0][:200]}")
-            if row is not None:
-                print(f"{row.who}, {shown(row.cost and row.cost.seconds)} s …", flush=True)
-                rows.append(row)
+            rows += attempt("training", way, lambda way=way: filter(None, [self._measure(way)]))
         return rows
 
     def _measure(self, way: str) -> Row | None:
@@ -171,6 +164,8 @@ class TrainingBenchmark:
 
     def peer(self) -> list[Row]:
         """Measure the DataLoader loop, and its loader alone."""
+        from scripts.benchmarks.plain_training import batches, train_one  # needs schedulefree
+
         with measured(self.device) as cost:
             losses = [
                 train_one(self.model(), self.train, self.validation, subset, seed, self.settings)
@@ -220,7 +215,7 @@ class TrainingBenchmark:
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
         loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
-        return Row("training", who, cost, self.floor.seconds, loss + note)
+        return Row("training", who, cost, self.floor, loss + note)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError
+from train.training_step import require_compiler
 
 CPU = torch.device("cpu")
 
@@ -202,3 +203,8 @@ def test_without_a_compiler_it_says_what_is_missing(
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match=r"train.compile=true on cpu: needs a C\+\+ compiler \(no-such-compiler\)"):
         run(small(), [0], 40, data, dataclasses.replace(settings, compile=True))
+    monkeypatch.setenv("CC", "no-such-compiler")  # triton's, which compiles its launcher
+    with pytest.raises(
+        ValueError, match=r"train.compile=true on cuda: needs (a C compiler \(no-such-compiler\)|triton)"
+    ):
+        require_compiler(torch.device("cuda"))

@@ -49,8 +49,8 @@ def test_depthwise_convolutions_are_counted_by_group() -> None:
 def test_a_floor_is_the_larger_of_flops_and_bytes() -> None:
     step = Step(parameters=1000, forward_flops=1e9, flops=3e9, activations=100)
     floor = step.floor(10, Device(1e9, 1e15, 4), steps=5)
-    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(150), "products bind")
+    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(150), "bound by products")
     floor = step.floor(10, Device(1e15, 1e3, 4))
-    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(36 + 2 * 4), "memory binds")
+    assert (floor.seconds, str(floor).split(": ")[1]) == (pytest.approx(36 + 2 * 4), "bound by memory")
     half = step.floor(10, Device(1e15, 1e3, 2))  # bfloat16 activations
     assert half.seconds == pytest.approx(36 + 2 * 2)
