@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
 from harness.results.arrange import rows_of
-from harness.results.columns import WHO, Column, Row, csv_only, first, members_of, values, word
+from harness.results.columns import WHO, Column, Row, csv_only, first, members_of, spread, values, word
 from harness.results.run_labels import Label
 from harness.results.table import Table
-from harness.statistics import Spread, deviation_over
+from harness.statistics import deviation_over
 from train.result import CounterpartResult
 
 NAMES = {  # statistics that a sample shares with the images
@@ -149,8 +149,7 @@ class _KnownSeeds(Column):
 
 
 def _column(heading: str, name: str, form: str) -> Column:
-    fields = {f"{name}_mean": "mean", f"{name}_std": "std"}
-    return _KnownSeeds(heading, name, form, over=Spread.of, fields=fields)
+    return _KnownSeeds(**vars(spread(heading, name, form)))
 
 
 _COLUMNS = (

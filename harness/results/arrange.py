@@ -1,12 +1,12 @@
 """Runs arranged for comparison: a frame per command, dataset and setting, of which each model and eraser is a row."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from harness.results.columns import Column, Row, difference, first, runs_of, values
+from harness.results.columns import Column, Row, difference, first, runs_of, seeds_of
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
@@ -50,7 +50,7 @@ def rows_of(frame: pd.DataFrame) -> list[pd.DataFrame]:
 
 def finished_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the rows with at least one finished run."""
-    return [row for row in rows if values(row, "seed")]
+    return [row for row in rows if seeds_of(row)]
 
 
 def finished_runs(frames: Iterable[pd.DataFrame]) -> list[tuple[Row, StoredRun]]:
@@ -86,44 +86,42 @@ def colours_of(frames: Iterable[pd.DataFrame]) -> dict[Label, str]:
 
 def _arranged(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
     """Return the frame of a table without its names."""
-    placed = _newest(runs, note)
-    finished = [one for one in placed if one[2].result is not None]
-    curves = [run.loss_curves(note) for _, _, run in finished]
-    lines = [
-        (model, eraser, run, s, of_run.get(seed))
-        for (model, eraser, run), of_run in zip(finished, curves, strict=True)
-        for s, seed in enumerate(run.seeds)
-    ]
-    lines += [(*one, None, None) for one in placed if one[2].result is None]
-    about = pd.DataFrame(lines, columns=["model", "eraser", "stored", "position", "loss_curve"], dtype=object)
-    numbers = run_frame(run for _, _, run in finished).astype(object)  # whole numbers remain whole beside missing ones
-    frame = numbers.reindex(about.index).assign(**{name: about[name] for name in map(str, about)})
-    frame = frame[frame["seed"].isna() | ~frame.duplicated(["model", "eraser", "seed"])]
-    numbered = {key: i for i, key in enumerate(dict.fromkeys((model, eraser) for model, eraser, _ in placed))}
-    frame = frame.assign(row=[*map(numbered.__getitem__, zip(frame["model"], frame["eraser"], strict=True))])
-    frame = _with_row_values(frame.sort_values("row", kind="stable", ignore_index=True))
+    of_rows: dict[tuple[Label, Label], list[StoredRun]] = {}
+    for model, eraser, run in _newest(runs, note):
+        of_rows.setdefault((model, eraser), []).append(run)
+    placed = [(row, run) for row, of_row in enumerate(of_rows.values()) for run in of_row]
+    finished = [(row, run) for row, run in placed if run.result is not None]
+    curves = {id(run): run.loss_curves(note) for _, run in finished}
+    lines = [(row, run, s, curves[id(run)].get(seed)) for row, run in finished for s, seed in enumerate(run.seeds)]
+    lines += [(row, run, None, None) for row, run in placed if run.result is None]
+    about = pd.DataFrame(lines, columns=["row", "stored", "position", "loss_curve"], dtype=object)
+    numbers = run_frame(run for _, run in finished).drop(columns=["model", "eraser"])
+    frame = about.astype({"row": int}).join(numbers.astype(object))  # whole numbers remain whole beside missing ones
+    frame = frame[frame["seed"].isna() | ~frame.duplicated(["row", "seed"])].sort_values("row", kind="stable")
+    frame = frame.join(pd.DataFrame(_of_rows(of_rows)), on="row").reset_index(drop=True)
     _note_changed_code(rows_of(frame), note)
     return with_differences(frame, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
 
 
-def _with_row_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the columns whose values all lines of a row share."""
-    controls, of_model = dict[Label, int](), dict[Label, set[int]]()
-    for model, eraser, row, run in frame[["model", "eraser", "row", "stored"]].itertuples(index=False):
+def _of_rows(runs: Mapping[tuple[Label, Label], Sequence[StoredRun]]) -> Iterator[dict[str, Any]]:
+    """Yield the columns that all lines of a row share."""
+    controls, seeds_of_model = dict[Label, Label](), dict[Label, set[int]]()
+    for (model, eraser), of_row in runs.items():
+        seeds_of_model.setdefault(model, set()).update(*(run.seeds for run in of_row))
         if eraser.name == "control":
-            controls.setdefault(model, row)
-        of_model.setdefault(model, set()).update(run.seeds)
-    rows = []
-    for row in rows_of(frame):
-        model, seeds, wanted = first(row, "model"), len(values(row, "seed")), len(of_model[first(row, "model")])
-        about = {
-            "runs": " ".join(dict.fromkeys(values(row, "run_id"))),
+            controls.setdefault(model, eraser)
+    for (model, eraser), of_row in runs.items():
+        ids = {seed: run.id for run in of_row[::-1] if run.result is not None for seed in run.seeds}
+        seeds, wanted = len(ids), len(seeds_of_model[model])
+        lacks_seeds = f"{seeds} of {wanted} seeds" if seeds < wanted else ""
+        yield {
+            "model": model,
+            "eraser": eraser,
+            "runs": " ".join(dict.fromkeys(run.id for run in of_row if run.id in ids.values())),
             "seeds": seeds,
-            "incomplete": f"{seeds} of {wanted} seeds" if 0 < seeds < wanted else "",
-            "is_control": controls.get(model) == first(row, "row"),
+            "incomplete": lacks_seeds if seeds else of_row[0].state,
+            "is_control": controls.get(model) == eraser,
         }
-        rows.append(row.assign(**about | ({} if seeds else {"incomplete": first(row, "stored").state})))
-    return pd.concat(rows)
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:

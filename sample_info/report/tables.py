@@ -30,7 +30,7 @@ from harness.results.columns import (
 )
 from harness.results.run_settings import flatten
 from harness.results.table import Table
-from harness.statistics import Spread, deviation_over
+from harness.statistics import deviation_over
 from sample_info.result import SCORES, InformationResult, SummaryCurves
 
 
@@ -287,8 +287,7 @@ class _Summary(Column):
 
 
 def _summary_column(order: str) -> Column:
-    fields = {f"{order}_mean": "mean", f"{order}_std": "std"}
-    return _Summary(order.replace("_", " "), order, ".1f", "", 100, Spread.of, fields)
+    return _Summary(**vars(spread(order.replace("_", " "), order, ".1f", scale=100)))
 
 
 def trials(summaries: SummaryCurves) -> dict[str, list[list[float]]]:
