@@ -82,39 +82,28 @@ class Timing(Part):
     stacking: Options | None = None
 
 
-@dataclass(frozen=True)
-class Count:
-    """A number of trainings out of those with known state; as text, "3 of 5" or an empty string for zero."""
-
-    number: int
-    known: int
-
-    def __bool__(self) -> bool:
-        return self.number > 0
-
-    def __str__(self) -> str:
-        return f"{self.number} of {self.known}" if self else ""
-
-
-def on_plateau(trainings: Sequence[tuple[Endings, int]]) -> Count:
-    """Count the trainings that never left the plateau.
+def on_plateau(trainings: Sequence[tuple[Endings, int]]) -> list[bool]:
+    """Return whether each training whose state is known never left the plateau.
 
     Args:
         trainings: the trainings of a size by seed, and a seed's position in them.
     """
-    left = [training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
-    return Count(left.count(False), len(left))
+    return [not training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
 
 
-def never_improved(trainings: Sequence[tuple[Endings, int]]) -> Count:
-    """Count the trainings that left the plateau but kept their initial weights.
+def never_improved(trainings: Sequence[tuple[Endings, int]]) -> list[bool]:
+    """Return whether each training whose state is known left the plateau but kept its initial weights.
 
     Args:
         trainings: the trainings of a size by seed, and a seed's position in them.
     """
-    kept = [
+    return [
         training.untrained[s] and (training.left_plateau is None or training.left_plateau[s])
         for training, s in trainings
         if training.untrained is not None
     ]
-    return Count(kept.count(True), len(kept))
+
+
+def count_of(states: Sequence[bool]) -> str:
+    """Return how many states are true, "3 of 5"; empty if none is."""
+    return f"{sum(states)} of {len(states)}" if any(states) else ""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,18 +86,6 @@ class Difference:
         """Whether the mean is significantly below the control's."""
         return self.significant and self.mean < 0
 
-    def record(self) -> dict[str, Any]:
-        """Return the numbers of CSV and of `harness.results.compare`, by name."""
-        return {
-            "difference": self.mean,
-            "standard_error": self.standard_error,
-            "p_holm": self.p_value,
-            "significant": self.significant,
-            "backfires": self.below,
-            "error_over_examples": self.test_error,
-            "paired_seeds": self.seeds,
-        }
-
     def __str__(self) -> str:
         """ "+0.123 ± 0.004 ± 0.010 *": errors over seeds and, if known, over test examples; a star if significant."""
         if self.standard_error is None:
@@ -105,6 +93,17 @@ class Difference:
             return f"{signed(self.mean)} (one seed{examples})"
         errors = [error for error in (self.standard_error, self.test_error) if error is not None]
         return " ".join([signed(self.mean), *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
+
+
+DIFFERENCE_FIELDS = {  # in CSV and in `harness.results.compare`
+    "difference": "mean",
+    "standard_error": "standard_error",
+    "p_holm": "p_value",
+    "significant": "significant",
+    "backfires": "below",
+    "error_over_examples": "test_error",
+    "paired_seeds": "seeds",
+}
 
 
 def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:

@@ -90,9 +90,9 @@ def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
     if without:
         which = f" {without} of {len(runs)} runs" if len(runs) > 1 else ""
         print(f"no finished control run to compare{which} with: add control to eraser=, as in -m eraser=control,NAME")
-    comparisons = arrange(compared)
-    show_with_csv([*map(table_of, comparisons)], directory / "table.md")
-    draw_each(draw_learning_curves, comparisons, directory / "comparison.png")
+    frames = arrange(compared)
+    show_with_csv([*map(table_of, frames)], directory / "table.md")
+    draw_each(draw_learning_curves, frames, directory / "comparison.png")
 
 
 COMMAND = Command(

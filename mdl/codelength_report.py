@@ -3,18 +3,18 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
-from harness.results.arrange import Comparison
-from harness.results.columns import Column, Record, Row, Trainings, difference, incomplete, spread, values
+from harness.results.arrange import finished_rows, panels_of, rows_of, with_values
+from harness.results.columns import Column, Row, difference, first, members_of, runs_of, spread, values
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
@@ -24,103 +24,86 @@ from harness.statistics import Difference, Spread, compression, seeds_text, sign
 from mdl.result import MdlResult
 from mdl.training_sizes import few_labels
 from train import final_losses_report
-from train.final_losses_report import FINALS, results_of
+from train.final_losses_report import results_of
 
 
-def _compression(entry: Row) -> Record:
-    bits = values(entry, "bits_per_label")
-    return {"compression": compression(bits, entry["num_classes"][0]) if bits and any(bits) else None}
+def _values(row: Row, control: Row | None) -> dict[str, Any]:
+    """Return a row's compression, and what its learning curves say against its control's test losses, ε."""
+    bits, members = values(row, "bits_per_label"), members_of(row)
+    of_control = {} if control is None else members_of(control)
+    epsilon = {seed: result.final.loss_bits[s] for seed, (result, s) in of_control.items()}
+    found: dict[str, Any] = {"compression": None, "surplus_bits": None, "sample_complexity": None}
+    if bits and any(bits):
+        found["compression"] = compression(bits, first(row, "num_classes"))
+    if bits and epsilon.keys() >= members.keys():  # docs/codes.md
+        surplus = [result.surplus_bits(s, epsilon[seed]) for seed, (result, s) in members.items()]
+        size = max(result.sample_complexity(s, epsilon[seed]) for seed, (result, s) in members.items())
+        found["surplus_bits"] = pd.Series(surplus, row["seed"].dropna().index)
+        found["sample_complexity"] = f"> {max(values(row, 'train_size'))}" if size == math.inf else size
+    return found
 
 
-def _above_control(row: Row, control: Row | None) -> Record:
-    """Return what the learning curves of a row say against its control's test losses, ε: docs/codes.md."""
-    coded = {seed: row["members"][seed] for seed in row["seed"] if isinstance(row["members"][seed][0], MdlResult)}
-    members = {} if control is None else control["members"]
-    epsilon = {seed: result.final.loss_bits[s] for seed, (result, s) in members.items()}
-    if not (coded and epsilon.keys() >= coded.keys()):
-        return {"surplus_bits": [None for _ in row["seed"]], "sample_complexity": None}
-    return {
-        "surplus_bits": [result.surplus_bits(s, epsilon[seed]) for seed, (result, s) in coded.items()],
-        "sample_complexity": max(result.sample_complexity(s, epsilon[seed]) for seed, (result, s) in coded.items()),
-    }
-
-
-def _sample_complexity(row: Row) -> float | str | None:
-    """Return the ε-sample complexity; "> N" where no training size suffices."""
-    size = row["sample_complexity"]
-    return f"> {max(row['train_size'])}" if size == math.inf else size
-
-
-_CODING: Trainings = ("coding",)  # trainings behind a column's number
-_ALL: Trainings = ("coding", "final")
 _CODELENGTHS = (
     spread(
         "bits per label", "bits_per_label", ".3f", "prequential codelength; a model at chance needs log2 k",
-        trainings=_CODING,
+        trainings=("coding",),
     ),
-    difference("Δ to control", "bits_per_label", "of the codelength", trainings=_CODING),
+    difference("Δ to control", "bits_per_label", "of the codelength", trainings=("coding",)),
     spread(
         "calibrated", "calibrated_bits_per_label", ".3f",
         "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-        trainings=_CODING,
+        trainings=("coding",),
     ),
     spread(
         "excess (bits)", "excess_bits", ",.0f",
-        "codelength of all labels less N times the test loss (docs/codes.md)", trainings=_ALL,
+        "codelength of all labels less N times the test loss (docs/codes.md)", trainings=("coding", "final"),
     ),
-    spread("surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels", trainings=_ALL),
+    spread(
+        "surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels",
+        trainings=("coding", "final"),
+    ),
     Column(
-        "sample complexity",
-        lambda row: "" if (size := _sample_complexity(row)) is None else str(size),
-        lambda row: {"sample_complexity": _sample_complexity(row)},
+        "sample complexity", "sample_complexity", "",
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
-        "sample_complexity",
-        _ALL,
+        trainings=("coding", "final"),
     ),
-    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's", trainings=_CODING),
+    spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's", trainings=("coding",)),
     spread(
         "Table 16's unit", "published_units", ".3f",
-        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=_CODING,
+        "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=("coding",),
     ),
 )  # fmt: skip
 # columns that the CSV contains only if the table shows them
 _ON_REQUEST = (
     Column(
-        "compression",
-        lambda entry: "" if (ratio := _compression(entry)["compression"]) is None else f"{ratio:.2f}",
-        _compression,
-        "codelength of the uniform code divided by this one's",
-        "compression",
-        _CODING,
+        "compression", "compression", ".2f", "codelength of the uniform code divided by this one's",
+        trainings=("coding",),
     ),
     difference(
         "Δ to first model", "bits_per_label", "of the codelength, to the first model's under the same eraser", "model",
-        trainings=_CODING,
+        trainings=("coding",),
     ),
 )  # fmt: skip
-COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST, *FINALS)}
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST)} | final_losses_report.COLUMNS
 _UNEQUAL_BITS = 0.005  # smallest log2 k - label entropy for which a table gives both
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
 
-def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
+def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
     """Tabulate codelengths and networks trained on everything, one row per model and eraser.
 
     Args:
-        comparison: the runs.
+        frame: the runs of a table (`harness.results.arrange`).
         names: columns of `COLUMNS` to show; the usual ones by default.
     """
-    controls = comparison.controls
-    rows = [{**row, **_above_control(row, controls.get(row["model"]))} for row in comparison.rows]
-    return final_losses_report.table_of(
-        replace(comparison, rows=rows), names or _USUAL, _CODELENGTHS, _ON_REQUEST, _notes
-    )
+    names = names or _USUAL
+    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, _ON_REQUEST, _notes)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return notes on the cost of the uniform and entropy codes, on few labels, and on few training sizes."""
     coded = [row for row in rows if values(row, "bits_per_label")]
-    entropies = {(k, bits) for row in coded for k in row["num_classes"] for bits in values(row, "label_entropy_bits")}
+    entropies = {(first(row, "num_classes"), bits) for row in coded for bits in values(row, "label_entropy_bits")}
     notes = [
         f"log2 k is {math.log2(k):.3f} bits, the label entropy {bits:.3f}: what a label costs once the classes' shares "
         "are known."
@@ -132,27 +115,27 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if isinstance(result, MdlResult) and code == "blocks" and any(result.curve[0].epochs):  # kernels have no epochs
             said = few_labels(result.sizes, result.num_classes)
             notes += [f"Few labels: {said}."] if said else []
-    if any(setting(row["runs"][0].config, "mdl").get("mdl") == "quick" for row in rows):
+    if any(setting(runs_of(row)[0].config, "mdl").get("mdl") == "quick" for row in rows):
         notes.append("mdl=quick has three training sizes: codelengths come out too long.")
     return notes
 
 
-def figures_of(comparison: Comparison) -> dict[str, Drawing]:
+def figures_of(frame: pd.DataFrame) -> dict[str, Drawing]:
     """Return the figures by caption, without those that have no panels."""
+    finished = finished_rows(rows_of(frame))
     drawn: dict[str, Drawing] = {
-        "learning curves": (draw_learning_curves, comparison.panels),
+        "learning curves": (draw_learning_curves, panels_of(frame)),
         **{
-            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.finished, size))
-            for size in ("width", "depth")
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(finished, size)) for size in ("width", "depth")
         },
-        **final_losses_report.figures_of(comparison),
+        **final_losses_report.figures_of(frame),
     }
     return {caption: figure for caption, figure in drawn.items() if figure[1]}
 
 
-def sections(comparisons: Sequence[Comparison], names: Sequence[str], _: Note) -> list[Section]:
+def sections(frames: Sequence[pd.DataFrame], names: Sequence[str], _: Note) -> list[Section]:
     """Return the sections of a report; `names` chooses columns of `COLUMNS`, by default the usual ones."""
-    return sections_of_tables(comparisons, partial(table_of, names=names), figures_of)
+    return sections_of_tables(frames, partial(table_of, names=names), figures_of)
 
 
 def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
@@ -164,13 +147,13 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
         for (title, entries), ax in zip(shown, axes, strict=False):
             sizes: list[int] = []
             for entry in entries:
-                members = [*entry["members"].values()]
+                members, eraser = [*members_of(entry).values()], first(entry, "eraser")
                 sizes = [point.n for point in members[0][0].coding]
                 losses = [[point.ce_next_bits[s] for point in result.coding] for result, s in members]
-                width = line_width(colours, entry["eraser"])
+                width = line_width(colours, eraser)
                 style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
-                band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
-            chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
+                band(ax, sizes, losses, color=colours[eraser], label=eraser.display, **style)
+            chance_line(ax, math.log2(first(entries[0], "num_classes")), "uniform code")
             _size_axis(ax, sizes)
             ax.set_title(wrapped(title, 4.0))
             ax.set(xlabel="training examples", ylabel="loss on the next chunk\n(bits per label)")
@@ -184,7 +167,7 @@ def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -
 
 
 def _difference(entry: Row) -> Difference | None:
-    return entry["bits_per_label_difference"]
+    return first(entry, "bits_per_label_difference")
 
 
 def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, name_models: bool) -> None:
@@ -198,13 +181,13 @@ def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, 
         for entry in entries:
             if (to_control := _difference(entry)) is None:
                 continue
-            y, error = len(names), to_control.standard_error
-            look = {"color": colours[entry["eraser"]], "capsize": 3, "ecolor": "#333333"}
+            y, error, eraser = len(names), to_control.standard_error, first(entry, "eraser")
+            look = {"color": colours[eraser], "capsize": 3, "ecolor": "#333333"}
             ax.barh(y, to_control.mean, 0.8, xerr=error or None, **look)
             text = signed(to_control.mean) + (", one seed" if error is None else f" ± {error:.3f}")
             beside = ax.get_yaxis_transform()
             ax.text(1.02, y, text, transform=beside, va="center", fontsize=9, color="#333333")
-            names.append(wrapped(entry["eraser"].display, 1.8))
+            names.append(wrapped(eraser.display, 1.8))
     ax.axvline(0, color="#333333", linewidth=1)
     ax.set_yticks(range(len(names)), names, fontsize=10)
     ax.tick_params(axis="y", length=0)
@@ -227,11 +210,11 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
     """Group entries whose models differ only in `option`; keep groups with at least two models, titled by the rest."""
     by_shared: dict[str, tuple[Options, list[Row]]] = {}
     for entry in entries:
-        row = model_of_row(entry["runs"][0].config, entry["runs"][0].command)
+        row = model_of_row(runs_of(entry)[0].config, runs_of(entry)[0].command)
         if isinstance(row["model"].get(option), int) and row["model"][option] > 0:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)
-    several = [(shared, of) for shared, of in by_shared.values() if len({entry["model"] for entry in of}) > 1]
+    several = [(shared, of) for shared, of in by_shared.values() if len({first(entry, "model") for entry in of}) > 1]
     titles = labels([shared for shared, _ in several], ("model",))
     return [(title.display, of) for title, (_, of) in zip(titles, several, strict=True)]
 
@@ -239,18 +222,18 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
 def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
     """Draw codelengths, and their increase over the control, against `option`; unsound points are hollow."""
     measures = {"codelength ± std": _codelength}
-    if any(entry["bits_per_label_difference"] for _, entries in shown for entry in entries):
+    if any(_difference(entry) for _, entries in shown for entry in entries):
         measures["increase over control ± s.e."] = _increase
     drawn = [(*panel, measure) for panel in shown for measure in measures.items()]
     with figure_of_panels(path, len(drawn)) as (figure, axes):
         for (title, entries, (label, measure)), ax in zip(drawn, axes, strict=True):
-            sizes = [entry["runs"][0].config["model"][option] for entry in entries]
-            unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
-            for eraser in sorted({entry["eraser"] for entry in entries}, key=[*colours].index):
+            sizes = [runs_of(entry)[0].config["model"][option] for entry in entries]
+            unsound = {first(one, "model") for one in entries if first(one, "is_control") and not is_sound(one)}
+            for eraser in sorted({first(entry, "eraser") for entry in entries}, key=[*colours].index):
                 points = sorted(
-                    (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
-                    for size, entry in zip(sizes, entries, strict=True)
-                    if entry["eraser"] == eraser and (numbers := measure(entry))
+                    (size, *numbers, is_sound(one) and (measure is _codelength or first(one, "model") not in unsound))
+                    for size, one in zip(sizes, entries, strict=True)
+                    if first(one, "eraser") == eraser and (numbers := measure(one))
                 )
                 look: Any = {"color": colours[eraser], "markersize": 5}
                 if points:
@@ -269,15 +252,15 @@ def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Pa
 
 
 def _codelength(entry: Row) -> tuple[float, float] | None:
-    over = Spread.of(entry["bits_per_label"])
+    over = Spread.of(values(entry, "bits_per_label"))
     return over.mean, over.std or 0.0
 
 
 def _increase(entry: Row) -> tuple[float, float] | None:
-    to_control = entry["bits_per_label_difference"]
+    to_control = _difference(entry)
     return None if to_control is None else (to_control.mean, to_control.standard_error or 0.0)
 
 
 def is_sound(entry: Row) -> bool:
     """Return whether the codelength has every seed, and all its trainings left the plateau."""
-    return not incomplete(entry) and not any(values(entry, "coding_on_plateau"))
+    return not first(entry, "incomplete") and not any(values(entry, "coding_on_plateau"))

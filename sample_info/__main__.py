@@ -65,10 +65,10 @@ def summarise(runs: "Sequence[StoredRun]", directory: Path) -> None:
     from sample_info.report.suspicious_examples import suspicious_examples
     from sample_info.report.tables import tables_of
 
-    comparisons, problems = arrange(runs), list[str]()
-    between = compare_scores(comparisons, problems.append) if len(runs) > 1 else ([], [])
-    suspicious = suspicious_examples(comparisons, problems.append)
-    show([*tables_of(comparisons, *between), *suspicious.values()], directory / "table.md")
+    frames, problems = arrange(runs), list[str]()
+    between = compare_scores(frames, problems.append) if len(runs) > 1 else ([], [])
+    suspicious = suspicious_examples(frames, problems.append)
+    show([*tables_of(frames, *between), *suspicious.values()], directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for run in runs for name in _FIGURES if (path := run.directory / name).exists()]
@@ -76,8 +76,8 @@ def summarise(runs: "Sequence[StoredRun]", directory: Path) -> None:
         from harness.results.figures import draw_parts  # imports matplotlib
         from sample_info.report.figures import figures_of
 
-        for kind, figure in figures_of(comparisons, *between).items():
-            drawn += draw_parts(*figure, colours_of(comparisons), directory / f"{kind}.png")
+        for kind, figure in figures_of(frames, *between).items():
+            drawn += draw_parts(*figure, colours_of(frames), directory / f"{kind}.png")
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(run.directory / 'scores.csv') for run in runs)}")

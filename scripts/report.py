@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 
 from conf.command_process import exit_code
 from conf.commands import COMMANDS, report_module
@@ -24,7 +25,8 @@ from conf.terminal import printable
 from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
-from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.arrange import arrange, colours_of
+from harness.results.columns import first, runs_of
 from harness.results.figures import Section, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
@@ -72,15 +74,15 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
             where = ", ".join(map(str, roots))
             print(f"no finished run in {where}: give the runs_dir of a command", file=sys.stderr)
             return 1
-        comparisons = arrange(runs, problems.append)
-        colours = colours_of(comparisons)
+        frames = arrange(runs, problems.append)
+        colours = colours_of(frames)
         display.update(0.3, "tables")
-        sections = sections_of(comparisons, chosen, problems.append)
+        sections = sections_of(frames, chosen, problems.append)
         tables = [table for table, _ in sections]
         written = write_tables(tables, out)
         figures = draw_figures(sections, colours, out, problems.append, display)
         remarks = [*map(one_line, problems)]
-        headings = {one.names.table: one.names.heading for one in comparisons}
+        headings = {first(frame, "table"): first(frame, "heading") for frame in frames}
         page = write_page(tables, figures, out, roots, remarks, headings)
     print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
@@ -100,12 +102,12 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
     return 0
 
 
-def sections_of(comparisons: Sequence[Comparison], chosen: Sequence[str], note: Note) -> list[Section]:
+def sections_of(frames: Sequence[pd.DataFrame], chosen: Sequence[str], note: Note) -> list[Section]:
     """Return the sections of every command's tables, in the order of `conf.commands.COMMANDS`."""
     return [
         section
         for command, report in REPORTS.items()
-        if (of_command := [one for one in comparisons if one.names.command == command])
+        if (of_command := [frame for frame in frames if runs_of(frame)[0].command == command])
         for section in report.sections(of_command, chosen, note)
     ]
 
@@ -185,6 +187,7 @@ def write_page(
         common=common_notes(tables),
         common_heading=COMMON,
         described=described,
+        runs_of=runs_of,
     )  # fmt: skip
     write_text(out / "index.html", printable(page, lines=True))
     return out / "index.html"

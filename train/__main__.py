@@ -54,9 +54,9 @@ def summarise(runs: Sequence["StoredRun"], directory: Path) -> None:
     from train import learning_order_report
     from train.final_losses_report import draw_loss_curves, table_of
 
-    comparisons = arrange(runs)
-    show_with_csv([*map(table_of, comparisons)], directory / "table.md")
-    draw_each(draw_loss_curves, comparisons, directory / "loss_curves.png")
+    frames = arrange(runs)
+    show_with_csv([*map(table_of, frames)], directory / "table.md")
+    draw_each(draw_loss_curves, frames, directory / "loss_curves.png")
     if followed := arrange([run for run in runs if getattr(run.result, "counterparts", None)]):
         show_with_csv([*map(learning_order_report.table_of, followed)], directory / "learning_order.md")
         draw_each(learning_order_report.draw, followed, directory / "learning_order.png")

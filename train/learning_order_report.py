@@ -1,18 +1,19 @@
 """The order in which networks learn the statistics of the images: table and figure (docs/orders.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
 from harness.loss_curves import crossing
-from harness.results.arrange import Comparison
-from harness.results.columns import WHO, Column, Row, spread, values, word
+from harness.results.arrange import rows_of
+from harness.results.columns import WHO, Column, Row, csv_only, first, members_of, spread, values, word
 from harness.results.run_labels import Label
 from harness.results.table import Table
 from harness.statistics import deviation_over
@@ -100,8 +101,9 @@ def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequen
 
 def samples_of(entry: Row) -> dict[str, list[Curve]]:
     """Return steps, losses and agreement of each seed's network on each sample, by the sample's name."""
-    names = next((result.counterparts or {} for result, _ in entry["members"].values()), {})
-    return {name: [_curve(result.counterparts[name], s) for result, s in entry["members"].values()] for name in names}
+    members = members_of(entry).values()
+    names = next((result.counterparts or {} for result, _ in members), {})
+    return {name: [_curve(result.counterparts[name], s) for result, s in members] for name in names}
 
 
 def _curve(of_seeds: CounterpartResult, s: int) -> Curve:
@@ -115,7 +117,7 @@ def _rows(entry: Row) -> Iterator[dict[str, Any]]:
         images, of_means = ([losses for _, losses, _ in samples.get(of, ())] for of in ("data", "order1"))
         past_means = [(steps, losses, means) for (steps, losses, _), means in zip(curves, of_means, strict=False)]
         yield {
-            **{part: entry[part] for part in ("dataset", "setting", "model", "eraser")},
+            **{part: first(entry, part) for part in ("dataset", "setting", "model", "eraser")},
             "sample": name,
             "of": len(curves),
             "learnt_step": [learnt_step(steps, losses) for steps, losses, _ in curves],
@@ -132,22 +134,27 @@ def _rows(entry: Row) -> Iterator[dict[str, Any]]:
         }
 
 
-def _column(heading: str, name: str, form: str) -> Column:
-    """Return a column with mean and standard deviation over the seeds that have a value, and the number of seeds."""
-    shown = spread(heading, name, form)
+@dataclass(frozen=True)
+class _KnownSeeds(Column):
+    """A column with mean and standard deviation over the seeds that have a value, and the number of these seeds."""
 
-    def text(row: Row) -> str:
-        if not row[name]:  # there is no sample to compare with
+    def text(self, row: Row) -> str:
+        if len(row[self.name]) == 0:  # there is no sample to compare with
             return ""
-        known, seeds = len(values(row, name)), row["of"]
-        return f"{shown.text(row) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
+        known, seeds = len(values(row, self.name)), row["of"]
+        return f"{super().text(row) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
 
-    return replace(shown, text=text, record=lambda row: shown.record(row) | {f"{name}_seeds": len(values(row, name))})
+    def record(self, row: Row) -> dict[str, Any]:
+        return super().record(row) | {f"{self.name}_seeds": len(values(row, self.name))}
+
+
+def _column(heading: str, name: str, form: str) -> Column:
+    return _KnownSeeds(**vars(spread(heading, name, form)))
 
 
 _COLUMNS = (
     *WHO,
-    replace(word("sample", "sample"), text=lambda row: NAMES[row["sample"]]),
+    Column("sample", "sample", NAMES.__getitem__),
     _column("learnt", "learnt_step", ",.0f"),
     _column("past means", "past_means_step", ",.0f"),
     _column("beyond", "beyond_step", ",.0f"),
@@ -158,13 +165,13 @@ _COLUMNS = (
 )
 
 
-def table_of(comparison: Comparison) -> Table:
+def table_of(frame: pd.DataFrame) -> Table:
     """Tabulate a row for each run and sample."""
-    rows = [row for entry in comparison.rows for row in _rows(entry)]
+    rows = [row for entry in rows_of(frame) for row in _rows(entry)]
     caption = [_CAPTION, *deviation_over(row["of"] for row in rows)]
     ahead = _column("ahead of means", "ahead_of_means_step", ",.0f")
-    also = (word("dataset", "dataset"), word("setting", "setting"), ahead)
-    return Table.of("learning_order", _COLUMNS, rows, caption, also, comparison.names.title)
+    also = (word("", "dataset"), *csv_only("setting"), ahead)
+    return Table.of("learning_order", _COLUMNS, rows, caption, also, first(frame, "title"))
 
 
 def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, str], path: Path) -> Path:
@@ -173,19 +180,22 @@ def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, st
     Each line is named once, in the last column. A dot marks `learnt_step`, at which half of the fall is reached; on
     samples that share more than class means it marks `past_means_step`.
     """
-    erasers = [eraser for eraser in colours if any(entry["eraser"] == eraser for _, of in panels for entry in of)]
+    erasers = [
+        eraser for eraser in colours if any(first(entry, "eraser") == eraser for _, of in panels for entry in of)
+    ]
     with figure_at(path, WIDTH, 2.3 * len(erasers) + 0.6) as figure:
         axes = figure.subplots(len(erasers), len(panels), sharex=True, sharey=True, squeeze=False)
         named = {(column, name) for column in range(len(panels) - 1) for name in NAMES}
         for column, (title, entries) in enumerate(panels):
-            for entry in sorted(entries, key=lambda entry: erasers.index(entry["eraser"])):
-                ax = axes[erasers.index(entry["eraser"]), column]
+            for entry in sorted(entries, key=lambda entry: erasers.index(first(entry, "eraser"))):
+                eraser = first(entry, "eraser")
+                ax = axes[erasers.index(eraser), column]
                 samples = samples_of(entry)
                 for name, curves in samples.items():
                     label = None if (column, name) in named else NAMES[name]
                     named.add((column, name))
                     _draw_losses(ax, name, curves, samples.get("order1"), label)
-                ax.set_title(wrapped(f"{title}, {wrapped(entry['eraser'].display)}", 2.0), fontsize=10)
+                ax.set_title(wrapped(f"{title}, {wrapped(eraser.display)}", 2.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
         for ax in axes[:, 0]:
             ax.set_ylabel("loss (bits per label)", fontsize=10)

@@ -1,108 +1,127 @@
-"""Runs arranged for comparison: a table per command, dataset and setting, with a row per model and eraser."""
+"""Runs arranged for comparison: a frame per command, dataset and setting, of which each model and eraser is a row."""
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from harness.result import TrainedResult
-from harness.results.columns import Compared, Row
+from harness.results.columns import Column, Row, difference, first, runs_of, seeds_of
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label, eraser_colours, labels, usual_colours
 from harness.results.run_settings import model_of_row
-from harness.results.table_names import TableNames, tables_of_runs
-from harness.statistics import Difference, holm
+from harness.results.table_names import tables_of_runs
+from harness.statistics import holm
 
 log = logging.getLogger(__name__)
 
-# differences to the control in every row, for figures and other columns
-_COMPARED = Compared("bits_per_label"), Compared("test_loss_bits")
+# in every frame, for figures and other columns
+_COMPARED = difference("", "bits_per_label"), difference("", "test_loss_bits")
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Runs of one command, dataset and setting: the content of a table and its figures.
-
-    Attributes:
-        names: the names of the table.
-        rows: one row per model and eraser, sorted by model and then by eraser (`label_order`). A row has
-            `dataset`, `model`, `eraser` (all `Label`) and `setting`;
-            the columns of `Results.runs`, each a list with one value per distinct seed;
-            `runs` and `unfinished`, lists of `StoredRun`;
-            `members`, for each seed a result and the seed's position in it;
-            `curves`, for each seed the loss curve of the training on everything, if there is one;
-            `is_control`, whether it is the control of the model's other rows;
-            `seeds_of_model`, the number of seeds in all rows of the model, finished or not;
-            `bits_per_label_difference` and `test_loss_bits_difference` to the control (`with_differences`).
-    """
-
-    names: TableNames
-    rows: Sequence[Row]
-
-    @property
-    def finished(self) -> list[Row]:
-        """The rows with at least one finished run."""
-        return [row for row in self.rows if row["runs"]]
-
-    @property
-    def panels(self) -> list[tuple[str, list[Row]]]:
-        """The finished rows as panels of a figure: a model's name, and its rows."""
-        models: dict[Label, list[Row]] = {}
-        for row in self.finished:
-            models.setdefault(row["model"], []).append(row)
-        return [(model.display, rows) for model, rows in models.items()]
-
-    @property
-    def controls(self) -> dict[Label, Row]:
-        """The control row of each model."""
-        return {row["model"]: row for row in self.rows if row["is_control"]}
-
-
-def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[Comparison]:
-    """Arrange runs of any commands by command, dataset and setting, with a row per model and eraser.
-
-    A label is a part's name with the fewest options that distinguish it from others of the same name.
+def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[pd.DataFrame]:
+    """Arrange runs of any commands by command, dataset and setting.
 
     Args:
         runs: the runs of a sweep, or those read from folders.
         note: called with one line on each run or file that is left out.
+
+    Returns:
+        The content of each table as a frame, with a line per distinct seed of each model and eraser (`rows_of`), sorted
+        by model and then by eraser (`label_order`), and one per unfinished run, which has no seed. It has the columns
+        of `Results.runs`, of which `dataset`, `model` and `eraser` are `Label`s, and `setting` is the table's, and
+        `title`, `heading` and `table`, the names of the table (`tables_of_runs`);
+        `stored`, the `StoredRun`, and `position`, the position of the seed in its result;
+        `loss_curve` of the training on everything, if there is one;
+        `row`, the number of the row, `runs`, the ids of its runs, and `seeds`, their number of distinct seeds;
+        `incomplete`, the row's state if it has no result, "2 of 5 seeds" if it lacks seeds of the model, else "";
+        `is_control`, whether the row is the control of the model's other rows;
+        `bits_per_label_difference` and `test_loss_bits_difference` to the control (`with_differences`).
     """
-    return [Comparison(names, _rows(names, of_table, note)) for names, of_table in tables_of_runs(runs)]
+    return [_arranged(of_table, note).assign(**names) for names, of_table in tables_of_runs(runs)]
 
 
-def colours_of(comparisons: Iterable[Comparison]) -> dict[Label, str]:
+def rows_of(frame: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of a table, one per model and eraser."""
+    return [row for _, row in frame.groupby("row")]
+
+
+def finished_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows with at least one finished run."""
+    return [row for row in rows if seeds_of(row)]
+
+
+def finished_runs(frames: Iterable[pd.DataFrame]) -> list[tuple[Row, StoredRun]]:
+    """Return the finished runs of tables, each with its row."""
+    rows = (row for frame in frames for row in rows_of(frame))
+    return [(row, run) for row in rows for run in runs_of(row) if run.result is not None]
+
+
+def controls_of(rows: Iterable[Row]) -> dict[Label, Row]:
+    """Return the control row of each model."""
+    return {first(row, "model"): row for row in rows if first(row, "is_control")}
+
+
+def with_values(frame: pd.DataFrame, values_of: Callable[[Row, Row | None], Mapping[str, Any]]) -> pd.DataFrame:
+    """Return a table's frame with further columns, computed from each row and the control of its model."""
+    rows = rows_of(frame)
+    controls = controls_of(rows)
+    return pd.concat([row.assign(**values_of(row, controls.get(first(row, "model")))) for row in rows])
+
+
+def panels_of(frame: pd.DataFrame) -> list[tuple[str, list[Row]]]:
+    """Return the finished rows as panels of a figure: a model's name, and its rows."""
+    models: dict[Label, list[Row]] = {}
+    for row in finished_rows(rows_of(frame)):
+        models.setdefault(first(row, "model"), []).append(row)
+    return [(model.display, rows) for model, rows in models.items()]
+
+
+def colours_of(frames: Iterable[pd.DataFrame]) -> dict[Label, str]:
     """Return the colours of all erasers, in the order of `label_order`."""
-    return eraser_colours(sorted({row["eraser"] for one in comparisons for row in one.rows}, key=label_order))
+    return eraser_colours(sorted({eraser for frame in frames for eraser in frame["eraser"]}, key=label_order))
 
 
-def _rows(names: TableNames, runs: Sequence[StoredRun], note: Note) -> list[Row]:
-    """Return the runs of a table as rows by model and eraser, with differences to the control of their model."""
-    cells: dict[tuple[Label, Label], list[StoredRun]] = {}
+def _arranged(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
+    """Return the frame of a table without its names."""
+    of_rows: dict[tuple[Label, Label], list[StoredRun]] = {}
     for model, eraser, run in _newest(runs, note):
-        cells.setdefault((model, eraser), []).append(run)
-    of_table = {"dataset": names.dataset, "setting": names.setting}
-    rows = [
-        {**of_table, "model": model, "eraser": eraser, **_of_runs(of_cell, note)}
-        for (model, eraser), of_cell in cells.items()
-    ]
-    controls = {row["model"]: i for i, row in reversed([*enumerate(rows)]) if row["eraser"].name == "control"}
-    by_seed = run_frame(run for row in rows for run in row["runs"])
-    by_seed["row"] = [i for i, row in enumerate(rows) for run in row["runs"] for _ in run.seeds]
-    by_seed = by_seed.drop_duplicates(["row", "seed"])
-    seeds: dict[Label, set[int]] = {}
-    for row in rows:
-        seeds.setdefault(row["model"], set()).update(*(run.seeds for run in (*row["runs"], *row["unfinished"])))
-    for i, row in enumerate(rows):
-        of_row = by_seed[by_seed["row"] == i]
-        row |= {name: of_row[name].tolist() for name in map(str, of_row) if name not in row}
-        row["is_control"] = controls.get(row["model"]) == i
-        row["seeds_of_model"] = len(seeds[row["model"]])
-    _note_changed_code(rows, note)
-    return with_differences(rows, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
+        of_rows.setdefault((model, eraser), []).append(run)
+    placed = [(row, run) for row, of_row in enumerate(of_rows.values()) for run in of_row]
+    finished = [(row, run) for row, run in placed if run.result is not None]
+    curves = {id(run): run.loss_curves(note) for _, run in finished}
+    lines = [(row, run, s, curves[id(run)].get(seed)) for row, run in finished for s, seed in enumerate(run.seeds)]
+    lines += [(row, run, None, None) for row, run in placed if run.result is None]
+    about = pd.DataFrame(lines, columns=["row", "stored", "position", "loss_curve"], dtype=object)
+    numbers = run_frame(run for _, run in finished).drop(columns=["model", "eraser"])
+    frame = about.astype({"row": int}).join(numbers.astype(object))  # whole numbers remain whole beside missing ones
+    frame = frame[frame["seed"].isna() | ~frame.duplicated(["row", "seed"])].sort_values("row", kind="stable")
+    frame = frame.join(pd.DataFrame(_of_rows(of_rows)), on="row").reset_index(drop=True)
+    _note_changed_code(rows_of(frame), note)
+    return with_differences(frame, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
+
+
+def _of_rows(runs: Mapping[tuple[Label, Label], Sequence[StoredRun]]) -> Iterator[dict[str, Any]]:
+    """Yield the columns that all lines of a row share."""
+    controls, seeds_of_model = dict[Label, Label](), dict[Label, set[int]]()
+    for (model, eraser), of_row in runs.items():
+        seeds_of_model.setdefault(model, set()).update(*(run.seeds for run in of_row))
+        if eraser.name == "control":
+            controls.setdefault(model, eraser)
+    for (model, eraser), of_row in runs.items():
+        ids = {seed: run.id for run in of_row[::-1] if run.result is not None for seed in run.seeds}
+        seeds, wanted = len(ids), len(seeds_of_model[model])
+        lacks_seeds = f"{seeds} of {wanted} seeds" if seeds < wanted else ""
+        yield {
+            "model": model,
+            "eraser": eraser,
+            "runs": " ".join(dict.fromkeys(run.id for run in of_row if run.id in ids.values())),
+            "seeds": seeds,
+            "incomplete": lacks_seeds if seeds else of_row[0].state,
+            "is_control": controls.get(model) == eraser,
+        }
 
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
@@ -130,61 +149,36 @@ def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, S
 
 def _note_changed_code(rows: Sequence[Row], note: Note) -> None:
     """Note the rows that are not compared with their control because code has changed between them."""
-    controls = {row["model"]: row["runs"] for row in rows if row["is_control"]}
-    for row in rows:
-        theirs = controls.get(row["model"], [])
-        if row["runs"] and theirs and (changed := changed_code(row["runs"][0].code, theirs[0].code)):
-            named = f"{row['runs'][0].directory}: not compared with {theirs[0].id}"
+    controls = controls_of(finished_rows(rows))
+    for row in finished_rows(rows):
+        run, control = (runs_of(one)[0] for one in (row, controls.get(first(row, "model"), row)))
+        if changed := changed_code(run.code, control.code):
+            named = f"{run.directory}: not compared with {control.id}"
             note(f"{named}: the code of {', '.join(changed)} has changed in between; launch the older one again")
 
 
-def with_differences(rows: Sequence[Row], compared: Iterable[Compared], note: Note = lambda _: None) -> list[Row]:
-    """Return all rows of a table, adding missing differences by name.
+def with_differences(frame: pd.DataFrame, columns: Iterable[Column], note: Note = lambda _: None) -> pd.DataFrame:
+    """Return a table's frame with the differences of some columns, corrected by `holm` within the table.
 
-    Each value is a `Difference`, corrected by `holm` within the table, or None if there is nothing to compare.
+    All lines of a row have the same `Difference`, or None if there is nothing to compare.
 
     Args:
-        rows: the rows.
-        compared: the differences to add.
+        frame: the frame of a table.
+        columns: columns, of which those that compare (`Column.compared`) are added if they are missing.
         note: called with one line on each damaged file of losses on test examples.
     """
-    lacking = [one for one in dict.fromkeys(compared) if any(one.name not in row for row in rows)]
-    found = {one.name: _differences(rows, one, note) for one in lacking}
-    return [{**row, **{name: of.get(i) for name, of in found.items()}} for i, row in enumerate(rows)]
-
-
-def _differences(rows: Sequence[Row], compared: Compared, note: Note) -> dict[int, Difference]:
-    """Return the corrected differences by the positions of rows."""
-    if compared.by == "eraser":
-        shared, baseline = "model", [i for i, row in enumerate(rows) if row["is_control"]]
-    else:
-        first = next((row["model"] for row in rows if row["runs"]), None)
-        shared, baseline = "eraser", [i for i, row in enumerate(rows) if row["model"] == first]
-    of_seeds = ("seed", "code", "directory", compared.value)
-    values = [
-        (row[shared], i, *of_seed)
-        for i, row in enumerate(rows)
-        for of_seed in zip(*(row[name] for name in of_seeds), strict=True)
-    ]
-    by_seed = pd.DataFrame(values, columns=[shared, "row", *of_seeds])
-    raw = differences(by_seed, compared.value, (shared, "row"), by_seed["row"].isin(baseline), note)
-    return {i: one for (_, i), one in holm(raw).items()}
-
-
-def _of_runs(runs: Sequence[StoredRun], note: Note) -> dict[str, Any]:
-    """Return the runs of a row, and their results and loss curves by seed."""
-    finished = [run for run in runs if run.result is not None]
-    return {
-        "runs": finished,
-        "unfinished": [run for run in runs if run.result is None],
-        "members": {
-            seed: (run.result, s)
-            for run in finished[::-1]
-            if isinstance(run.result, TrainedResult)
-            for s, seed in enumerate(run.seeds)
-        },
-        "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
-    }
+    for column in columns:
+        if column.compared is None or column.name in frame:
+            continue
+        value, by = column.compared
+        if by == "eraser":
+            keys, is_baseline = ["model", "eraser"], frame["is_control"].astype(bool)
+        else:
+            keys, is_baseline = ["eraser", "model"], frame["model"] == first(frame[frame["seed"].notna()], "model")
+        found = holm(differences(frame, value, keys, is_baseline, note))
+        of_lines = [found.get(key) for key in zip(*(frame[key] for key in keys), strict=True)]
+        frame = frame.assign(**{column.name: pd.Series(of_lines, frame.index, dtype=object)})
+    return frame
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

@@ -1,72 +1,69 @@
-"""Columns of tables, each of which defines the text of its cells and its values in the CSV.
+"""Columns of tables: one description of a number gives the text of its cells, its values in CSV and its order.
 
-A row is one of a `Comparison` (`harness.results.arrange`). Columns of one command are defined with that command.
+A row is the part of a frame (`harness.results.arrange`) of one model and eraser, with a line per seed. Rows of other
+tables are mappings of the same names. Columns of one command are defined with that command.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+import pandas as pd
+
+from harness.results.read import StoredRun
 from harness.results.run_labels import display_name
-from harness.statistics import Difference, Spread
+from harness.statistics import DIFFERENCE_FIELDS, Spread
 
-Row = Mapping[str, Any]  # by name, a value for all seeds or a list with one value per seed; None if unknown
-OverSeeds = Callable[[Sequence[Any]], Any]
-Record = dict[str, Any]  # values for CSV: unrounded numbers, with units in their names
-Trainings = Sequence[Literal["coding", "final"]]
-
-
-class Compared(NamedTuple):
-    """Differences of a value between rows of a table.
-
-    Attributes:
-        value: a column of numbers of `Results.runs`.
-        by: "eraser" for differences to the control of the same model, "model" for differences to the first finished
-            model under the same eraser.
-    """
-
-    value: str
-    by: Literal["eraser", "model"] = "eraser"
-
-    @property
-    def prefix(self) -> str:
-        """The first part of the names of its numbers in CSV."""
-        return self.value if self.by == "eraser" else f"{self.value}_{self.by}"
-
-    @property
-    def name(self) -> str:
-        """The name of the differences in rows, and of their column."""
-        return f"{self.prefix}_difference"
-
-
-_UNKNOWN = Difference(0.0, None, 1.0).record()
+Row = pd.DataFrame | Mapping[str, Any]  # by name, a value for all seeds or one value per seed; None or NaN if unknown
+By = Literal["eraser", "model"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a heading, and the text and numbers for each row.
+    """A column of a table.
 
     Attributes:
         heading: the text above the column.
-        text: function that returns a row's cell.
-        record: function that returns a row's values for CSV; the first number orders the rows.
+        name: key in rows and in CSV, and the argument of `--columns` that chooses the column.
+        form: format of the shown number, or a function that returns its text.
         meaning: a sentence for the notes; empty if the heading suffices.
-        name: the argument of `--columns` that chooses the column. It is also the name of the column in `Results.runs`;
-            CSV adds endings such as `_mean` and `_std` for several numbers.
+        scale: factor of the shown numbers; CSV has them unscaled.
+        over: function that combines the known values over seeds; by default all seeds share the first.
+        fields: by names in CSV, the attributes of a combined value; by default CSV has the value itself by `name`.
         trainings: kinds of trainings behind the number: "coding" if their losses enter a codelength, "final" for those
             on the whole split. Remarks below a table name those that learnt nothing.
-        compared: differences shown by the column, which `harness.results.arrange.with_differences` adds to rows.
+        compared: for differences, the compared value and `by`: "eraser" for differences to the control of the same
+            model, "model" for differences to the first finished model under the same eraser. The function
+            `harness.results.arrange.with_differences` adds them to a frame.
     """
 
     heading: str
-    text: Callable[[Row], str] = lambda _: ""
-    record: Callable[[Row], Record] = lambda _: {}
+    name: str
+    form: str | Callable[[Any], str] = ""
     meaning: str = ""
-    name: str = ""
-    trainings: Trainings = ()
-    compared: Compared | None = None
+    scale: float = 1
+    over: Callable[[Sequence[Any]], Any] = itemgetter(0)
+    fields: Mapping[str, str] | None = None
+    trainings: Sequence[Literal["coding", "final"]] = field(default=(), kw_only=True)
+    compared: tuple[str, By] | None = field(default=None, kw_only=True)
+
+    def text(self, row: Row) -> str:
+        """Return a row's cell; empty if the value is unknown."""
+        known = values(row, self.name)
+        if self.scale != 1:
+            known = [float(f"{self.scale * one:.12g}") for one in known]  # 54.45, not 54.449999999999996, for 0.5445
+        if not known:
+            return ""
+        return self.form(self.over(known)) if callable(self.form) else format(self.over(known), self.form)
+
+    def record(self, row: Row) -> dict[str, Any]:
+        """Return a row's values for CSV, with units in their names; the first number orders the rows."""
+        value = self.over(known) if (known := values(row, self.name)) else None
+        if self.fields is None:
+            return {self.name: value}
+        return {name: getattr(value, attribute, None) for name, attribute in self.fields.items()}
 
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None if its text orders it."""
@@ -74,95 +71,45 @@ class Column:
         return next(filter(math.isfinite, numbers), None)
 
 
+def word(heading: str, name: str) -> Column:
+    """Return a column of labels or names, which CSV spells as on the command line."""
+    return Column(heading, name, display_name)
+
+
+def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1, **options: Any) -> Column:
+    """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
+    fields = {f"{name}_mean": "mean", f"{name}_std": "std"}
+    return Column(heading, name, form, meaning, scale, Spread.of, fields, **options)
+
+
+def difference(heading: str, value: str, meaning: str = "", by: By = "eraser", **options: Any) -> Column:
+    """Return a column of differences (`Column.compared`); in CSV, the numbers of `harness.results.compare`."""
+    prefix = value if by == "eraser" else f"{value}_{by}"
+    fields = {f"{prefix}_{name}": attribute for name, attribute in DIFFERENCE_FIELDS.items()}
+    return Column(heading, f"{prefix}_difference", "", meaning, fields=fields, compared=(value, by), **options)
+
+
+def csv_only(*names: str) -> list[Column]:
+    """Return columns that appear only in CSV."""
+    return [Column("", name) for name in names]
+
+
+WHO = word("model", "model"), word("eraser", "eraser")
+SEEDS = Column("seeds", "seeds", lambda count: f"{count or ''}")
+RUNS = csv_only("runs", "seeds")
+
+
 def values(row: Row, name: str) -> list[Any]:
     """Return the known values of a row."""
-    value = row.get(name)
+    value: Any = row.get(name)
+    if isinstance(value, pd.Series):
+        value = value.tolist()
     return [one for one in (value if isinstance(value, list) else [value]) if not (one is None or one != one)]
 
 
-def word(heading: str, name: str) -> Column:
-    """Return a column of labels or names, which CSV spells as on the command line."""
-
-    return Column(heading, lambda row: display_name(row[name]), lambda row: {name: row[name]}, name=name)
-
-
-def numbers(
-    heading: str,
-    form: str,
-    over: Mapping[str, OverSeeds],
-    meaning: str = "",
-    name: str = "",
-    scale: float = 1,
-    *,
-    trainings: Trainings = (),
-) -> Column:
-    """Return a column that shows several numbers together, multiplied by `scale`; empty if one is unknown.
-
-    CSV has the numbers unscaled. For each number's name, `over` has a function that combines its values over seeds.
-    """
-
-    def record(row: Row) -> Record:
-        return {name: of(known) if (known := values(row, name)) else None for name, of in over.items()}
-
-    def text(row: Row) -> str:
-        shown = record(row).values()
-        return "" if None in shown else form.format(*(scale * one for one in shown))
-
-    return Column(heading, text, record, meaning, name, trainings)
-
-
-def number(
-    heading: str,
-    name: str,
-    form: str,
-    meaning: str = "",
-    scale: float = 1,
-    over: OverSeeds = itemgetter(0),
-    *,
-    trainings: Trainings = (),
-) -> Column:
-    """Return a column of one number (`numbers`) that all seeds share, unless `over` combines the seeds' values."""
-    return numbers(heading, f"{{:{form}}}", {name: over}, meaning, name, scale, trainings=trainings)
-
-
-def spread(
-    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, *, trainings: Trainings = ()
-) -> Column:
-    """Return a column of mean ± standard deviation over seeds; CSV has `name`_mean and _std, not scaled."""
-
-    def text(row: Row) -> str:
-        known = [one if scale == 1 else round(scale * one, 10) for one in values(row, name)]  # 54.45 for 0.5445
-        return format(Spread.of(known), form) if known else ""
-
-    def record(row: Row) -> Record:
-        over = Spread.of(known) if (known := values(row, name)) else None
-        return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
-
-    return Column(heading, text, record, meaning, name, trainings)
-
-
-def difference(
-    heading: str,
-    value: str,
-    meaning: str = "",
-    by: Literal["eraser", "model"] = "eraser",
-    *,
-    trainings: Trainings = (),
-) -> Column:
-    """Return a column of differences (`Compared`); in CSV, the fields of `harness.results.compare`."""
-    compared, unknown = Compared(value, by), dict.fromkeys(_UNKNOWN)
-    name = compared.name
-
-    def record(row: Row) -> Record:
-        numbers = row[name].record() if row[name] else unknown
-        return {f"{compared.prefix}_{key}": number for key, number in numbers.items()}
-
-    return Column(heading, lambda row: f"{row[name] or ''}", record, meaning, name, trainings, compared)
-
-
-def csv_only(*names: str) -> Column:
-    """Return a column that appears only in CSV, with values that all seeds share."""
-    return Column("", record=lambda row: {name: next(iter(values(row, name)), None) for name in names})
+def first(row: Row, name: str) -> Any:
+    """Return the value that all seeds of a row share; None if it is unknown."""
+    return next(iter(values(row, name)), None)
 
 
 def seeds_of(row: Row) -> int:
@@ -170,26 +117,24 @@ def seeds_of(row: Row) -> int:
     return len(values(row, "seed"))
 
 
-WHO = word("model", "model"), word("eraser", "eraser")
-SEEDS = Column("seeds", lambda row: f"{seeds_of(row) or ''}")
-RUN = Column("", record=lambda row: {"runs": " ".join(dict.fromkeys(values(row, "run_id"))), "seeds": seeds_of(row)})
+def runs_of(row: Row) -> list[StoredRun]:
+    """Return the runs of a row, those that have finished first."""
+    return [*{id(run): run for run in values(row, "stored")}.values()]
+
+
+def members_of(row: Row) -> dict[int, tuple[Any, int]]:
+    """Return, for each seed of a row, a result and the seed's position in it."""
+    lines = zip(row["seed"], row["stored"], row["position"], strict=True)
+    return {seed: (run.result, position) for seed, run, position in lines if run.result is not None}
 
 
 def who(row: Row, rows: Sequence[Row]) -> str:
     """Return a row's eraser, preceded by dataset and model where rows differ in them."""
-    several = [part for part in ("dataset", "model") if len({one[part] for one in rows}) > 1]
-    return ", ".join(row[part].display for part in (*several, "eraser"))
-
-
-def incomplete(row: Row) -> str:
-    """Return a row's state if it has no result, "2 of 5 seeds" if it lacks seeds, else an empty string."""
-    if not row["runs"]:
-        return row["unfinished"][0].state
-    seeds, of_model = seeds_of(row), row["seeds_of_model"]
-    return f"{seeds} of {of_model} seeds" if seeds < of_model else ""
+    several = [part for part in ("dataset", "model") if len({first(one, part) for one in rows}) > 1]
+    return ", ".join(first(row, part).display for part in (*several, "eraser"))
 
 
 def incomplete_remarks(rows: Sequence[Row]) -> list[str]:
     """Return a remark on rows without a result or with fewer seeds than other rows of the model."""
-    unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := incomplete(row))]
+    unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := first(row, "incomplete"))]
     return [f"Not finished: {'; '.join(unfinished)}."] if unfinished else []

@@ -16,7 +16,7 @@ from harness.results.frames import pair_id
 from harness.results.read import StoredRun
 from harness.run_directory import RESULT, Run
 from harness.run_ids import controls_of
-from harness.statistics import Difference, Spread, holm, paired_difference
+from harness.statistics import DIFFERENCE_FIELDS, Difference, Spread, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column of means over test examples, whose losses runs store
 
@@ -183,7 +183,12 @@ def compare(
     corrected, rows = holm(raw), []
     for key, seeds in measured.groupby([equal, group], sort=False):
         difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
-        numbers = {"seeds": len(seeds), "mean": values.mean, "std": values.std, **difference.record()}
+        numbers = {
+            "seeds": len(seeds),
+            "mean": values.mean,
+            "std": values.std,
+            **{name: getattr(difference, of) for name, of in DIFFERENCE_FIELDS.items()},
+        }
         uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
         rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers, **uncorrected})
     floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN

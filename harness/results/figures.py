@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from erasure.store.atomic_files import replacing
 from erasure.store.regular_files import regular
-from harness.results.arrange import Comparison, colours_of
-from harness.results.columns import Row
+from harness.results.arrange import colours_of, finished_rows, panels_of, rows_of
+from harness.results.columns import Row, first
 from harness.results.run_labels import Label
 from harness.results.table import Table
 
@@ -48,22 +50,23 @@ def copy_png(paths: Sequence[Path], _: Colours, to: Path) -> Path:
     return to.with_suffix(".png")
 
 
-def draw_each(draw: Callable[..., Path], comparisons: Sequence[Comparison], path: Path) -> None:
+def draw_each(draw: Callable[..., Path], frames: Sequence[pd.DataFrame], path: Path) -> None:
     """Draw a figure for each table of a sweep, and print the paths; with several tables, add their names to `path`."""
-    colours = colours_of(comparisons)
-    for one in comparisons:
-        to = path if len(comparisons) == 1 else path.with_stem(f"{path.stem}-{one.names.table}")
-        for drawn in draw_parts(draw, one.panels, colours, to):
+    colours = colours_of(frames)
+    for frame in frames:
+        to = path if len(frames) == 1 else path.with_stem(f"{path.stem}-{first(frame, 'table')}")
+        for drawn in draw_parts(draw, panels_of(frame), colours, to):
             print(f"figure: {drawn}")
 
 
 def sections_of_tables(
-    comparisons: Sequence[Comparison],
-    table_of: Callable[[Comparison], Table],
-    figures_of: Callable[[Comparison], Mapping[str, Drawing]],
+    frames: Sequence[pd.DataFrame],
+    table_of: Callable[[pd.DataFrame], Table],
+    figures_of: Callable[[pd.DataFrame], Mapping[str, Drawing]],
 ) -> list[Section]:
     """Return a section for each table, the largest first."""
-    return [(table_of(one), figures_of(one)) for one in sorted(comparisons, key=lambda one: -len(one.finished))]
+    by_size = sorted(frames, key=lambda frame: -len(finished_rows(rows_of(frame))))
+    return [(table_of(frame), figures_of(frame)) for frame in by_size]
 
 
 def line_width(colours: Colours, eraser: Label) -> float:

@@ -18,7 +18,7 @@ from conf.terminal import printable
 from erasure.progress import console
 from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import fingerprint
-from harness.results.columns import Column, Record, Row
+from harness.results.columns import Column, Row
 
 COMMON = "In several tables"  # heading of shared notes
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of formulas in spreadsheets
@@ -53,7 +53,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     columns: Sequence[Column] = ()
     values: Sequence[Row] = ()
-    records: Sequence[Record] = ()
+    records: Sequence[dict[str, Any]] = ()
     title: str = ""
     remarks: Sequence[str] = ()
 
@@ -114,7 +114,7 @@ class Table:
         return csv_of(self.records)
 
 
-def csv_of(records: Sequence[Row]) -> str:
+def csv_of(records: Sequence[dict[str, Any]]) -> str:
     """Return records as CSV with the columns of all records; cells of missing values are empty."""
     import pandas as pd
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any
 
 from conf import Options
 from conf.commands import config_of
@@ -17,28 +17,15 @@ from harness.results.table import file_name
 _PLACES = ("root", "path")  # options that name a dataset's folder or file
 
 
-class TableNames(NamedTuple):
-    """The names of a table, and the runs that it holds.
+def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[dict[str, Any], list[StoredRun]]]:
+    """Divide runs by command, dataset and setting; return each part, sorted by name, with the names of its table.
 
-    Attributes:
-        command: of its runs.
-        dataset: of its runs.
-        setting: how they train and code, "train=quick, mdl=quick".
-        title: all three, "mdl: CIFAR-10, train=quick, mdl=quick".
-        heading: dataset and presets as people write them, "CIFAR-10, quick"; the title where tables share it.
-        table: the name of its files, such as mdl-cifar10-train-quick.
+    Names are `dataset`, a `Label`;
+    `setting`, how the runs train and code, "train=quick, mdl=quick";
+    `title`, command, dataset and setting, "mdl: CIFAR-10, train=quick, mdl=quick";
+    `heading`, dataset and presets as people write them, "CIFAR-10, quick"; the title where tables share it;
+    `table`, the name of the table's files, such as mdl-cifar10-train-quick.
     """
-
-    command: str
-    dataset: Label
-    setting: str
-    title: str
-    heading: str
-    table: str
-
-
-def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[StoredRun]]]:
-    """Divide runs by command, dataset and setting; return each part with its names, sorted by name."""
     settings = [setting_of_table(run.config, run.command) for run in runs]
     described = _datasets(runs)
     about = [
@@ -63,7 +50,8 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[TableNames, list[Sto
         command, text = group[0].command, _setting_text(group)
         title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
         heading = heading if headings.count(heading) == 1 else title
-        named.append((TableNames(command, dataset, text, title, heading, name), group))
+        names = {"dataset": dataset, "setting": text, "title": title, "heading": heading, "table": name}
+        named.append((names, group))
     return named
 
 

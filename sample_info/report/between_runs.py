@@ -10,14 +10,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from erasure.store.checked_files import digest
 from erasure.store.regular_files import DamagedFileError
 from harness.example_bits import ExampleTensors, read_example_tensors
-from harness.results.arrange import Comparison
-from harness.results.columns import Row
+from harness.results.arrange import finished_runs, panels_of
+from harness.results.columns import Row, first, runs_of
 from harness.results.read import Note
 from harness.results.run_labels import Label
 from sample_info.agreement import pearson, spearman
@@ -27,11 +28,10 @@ MAX_RUNS = 30  # largest group of runs whose agreement is shown
 ScoresByRun = Mapping[str, ExampleTensors | None]  # by run id; None for a run that cannot be compared
 
 
-def compare_scores(comparisons: Sequence[Comparison], note: Note) -> tuple[list[Row], list[Row]]:
+def compare_scores(frames: Sequence[pd.DataFrame], note: Note) -> tuple[list[dict[str, Any]], list[Row]]:
     """Compare stored scores between erasers and between networks; note files that are left out."""
-    runs = [run for one in comparisons for row in one.finished for run in row["runs"]]
-    scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
-    return between_erasers(comparisons, scores), between_networks(comparisons, scores, note)
+    scores = {run.id: read_scores(run.directory, note, run.seeds) for _, run in finished_runs(frames)}
+    return between_erasers(frames, scores), between_networks(frames, scores, note)
 
 
 def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTensors | None:
@@ -46,7 +46,7 @@ def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTen
     return stored
 
 
-def between_erasers(comparisons: Sequence[Comparison], scores: ScoresByRun) -> list[Row]:
+def between_erasers(frames: Sequence[pd.DataFrame], scores: ScoresByRun) -> list[dict[str, Any]]:
     """Compare F-SI under every pair of erasers of a model, the control first; leave out runs without scores.
 
     Returns:
@@ -54,37 +54,37 @@ def between_erasers(comparisons: Sequence[Comparison], scores: ScoresByRun) -> l
         over seeds.
     """
     moved = []
-    for entries in (entries for one in comparisons for _, entries in one.panels):
-        scored = [(entry, scores[entry["runs"][0].id]) for entry in entries]
+    for entries in (entries for frame in frames for _, entries in panels_of(frame)):
+        scored = [(entry, scores[runs_of(entry)[0].id]) for entry in entries]
         for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
-                about = {"dataset": before["dataset"], "model": before["model"]}
-                about |= {"from": before["eraser"], "to": after["eraser"]}
+                about = {"dataset": first(before, "dataset"), "model": first(before, "model")}
+                about |= {"from": first(before, "eraser"), "to": first(after, "eraser")}
                 moved.append({**about, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
     return moved
 
 
-def movement(first: Tensor, second: Tensor) -> Row:
+def movement(before: Tensor, after: Tensor) -> dict[str, Any]:
     """Compare two scores [n] of the same examples."""
-    positive = first > 0
-    tenth = max(1, len(first) // 10)
-    tops = [{*scores.argsort(descending=True)[:tenth].tolist()} for scores in (first, second)]
+    positive = before > 0
+    tenth = max(1, len(before) // 10)
+    tops = [{*scores.argsort(descending=True)[:tenth].tolist()} for scores in (before, after)]
     return {
-        "first": first,
-        "second": second,
-        "spearman": spearman(first, second),
-        "median_ratio": float((second[positive] / first[positive]).median()) if bool(positive.any()) else math.nan,
+        "first": before,
+        "second": after,
+        "spearman": spearman(before, after),
+        "median_ratio": float((after[positive] / before[positive]).median()) if bool(positive.any()) else math.nan,
         "top_tenth_overlap": len(tops[0] & tops[1]) / tenth,
     }
 
 
 def between_networks(
-    comparisons: Sequence[Comparison], scores: ScoresByRun, note: Note, *, max_runs: int = MAX_RUNS
+    frames: Sequence[pd.DataFrame], scores: ScoresByRun, note: Note, *, max_runs: int = MAX_RUNS
 ) -> list[Row]:
     """Correlate F-SI between runs that scored the same examples under the same eraser.
 
     Args:
-        comparisons: the runs.
+        frames: the runs.
         scores: scores by run id.
         note: called with one line on each group that is left out.
         max_runs: size of the largest group to compare, as there may be thousands of runs.
@@ -94,13 +94,12 @@ def between_networks(
         eraser and examples, labels, and Pearson's correlation, averaged over seeds.
     """
     groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
-    placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]
-    for row, run in placed:
+    for row, run in finished_runs(frames):
         if (stored := scores[run.id]) is not None:
             examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
             f_si = dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
-            group = row["dataset"], row["eraser"], *examples
-            groups.setdefault(group, []).append((row["model"], f_si))
+            group = first(row, "dataset"), first(row, "eraser"), *examples
+            groups.setdefault(group, []).append((first(row, "model"), f_si))
     rows = []
     for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
         if len(runs) > max_runs:

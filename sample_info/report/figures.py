@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
@@ -24,8 +26,7 @@ from harness.figure_helpers import (
     note_below,
     wrapped,
 )
-from harness.results.arrange import Comparison
-from harness.results.columns import Row
+from harness.results.columns import Row, first
 from harness.results.figures import Drawing
 from harness.results.run_labels import Label, display_name, palette
 from sample_info.report.tables import accuracy_of, information, trials
@@ -116,12 +117,12 @@ SummaryPanel = tuple[str, str, SummaryCurves]  # title, description of the accur
 
 
 def figures_of(
-    comparisons: Sequence[Comparison], between_erasers: Sequence[Row], between_networks: Sequence[Row]
+    frames: Sequence[pd.DataFrame], between_erasers: Sequence[Mapping[str, Any]], between_networks: Sequence[Row]
 ) -> dict[str, Drawing]:
     """Return the figures by the kinds of their tables, without those that have no panels."""
     summaries = [
         (_title(entry, "dataset", "model", "eraser"), accuracy_of(each, result.config, result.eraser_fit), each)
-        for entry, result in information(comparisons)
+        for entry, result in information(frames)
         if (each := result.summaries) is not None
     ]
     groups = [[*group] for _, group in groupby(between_networks, key=lambda row: row["group"])]
@@ -134,7 +135,7 @@ def figures_of(
 
 
 def _title(row: Row, *parts: str) -> str:
-    return " · ".join(row[part].display for part in parts)
+    return " · ".join(first(row, part).display for part in parts)
 
 
 def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
@@ -156,7 +157,7 @@ def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: 
     return path
 
 
-def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path) -> Path:
+def draw_movement(shown: Sequence[Mapping[str, Any]], colours: Mapping[Label, str], path: Path) -> Path:
     """Draw a panel per pair with a point per example, on logarithmic axes; scores on the diagonal have not moved."""
     with figure_of_panels(path, len(shown)) as (_, axes):
         for ax, movement in zip(axes, shown, strict=True):

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.results.arrange import Comparison
+import pandas as pd
+
+from harness.results.arrange import finished_runs
 from harness.results.columns import Column
 from harness.results.figures import Section, copy_png
 from harness.results.read import Note
@@ -15,16 +17,16 @@ from sample_info.report.thumbnails import SHOWN
 COLUMNS: Mapping[str, Column] = {}  # columns that users may choose: none, as tables always have all
 
 
-def sections(comparisons: Sequence[Comparison], _: Sequence[str], note: Note) -> list[Section]:
+def sections(frames: Sequence[pd.DataFrame], _: Sequence[str], note: Note) -> list[Section]:
     """Return a section per kind of table and per run's suspicious examples; note files that are left out."""
-    between = compare_scores(comparisons, note)
-    figures = {f"sample-info-{kind}": figure for kind, figure in figures_of(comparisons, *between).items()}
-    runs = {run.id: run for one in comparisons for row in one.finished for run in row["runs"]}
+    between = compare_scores(frames, note)
+    figures = {f"sample-info-{kind}": figure for kind, figure in figures_of(frames, *between).items()}
+    runs = {run.id: run for _, run in finished_runs(frames)}
     of_kinds: list[Section] = [
         (table, {"figure": figures[table.name]} if table.name in figures else {})
-        for table in tables_of(comparisons, *between)
+        for table in tables_of(frames, *between)
     ]
     return of_kinds + [
         (table, {"scores": (copy_png, [runs[run_id].directory / "scores.png"])})
-        for run_id, table in suspicious_examples(comparisons, note, SHOWN).items()
+        for run_id, table in suspicious_examples(frames, note, SHOWN).items()
     ]

@@ -8,8 +8,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from erasure.store.regular_files import regular
-from harness.results.arrange import Comparison
-from harness.results.columns import Column, number
+from harness.results.arrange import finished_runs
+from harness.results.columns import Column, first
 from harness.results.read import Note, StoredRun
 from harness.results.table import Table
 from harness.untrusted_runs import one_line
@@ -32,32 +32,28 @@ _NOTE = (
 _REMARK = "Wrong labels come first, and so do rare examples."
 
 
-def _text(heading: str, name: str) -> Column:
-    return Column(heading, lambda row: row[name], lambda row: {name: row[name]})
-
-
 _COLUMNS = (
-    number("rank", "rank", ""),
-    _text("name", "name"),
-    _text("label", "label"),
-    _text("predicted", "predicted"),
-    _text("contradicted by", "contradicted_by"),  # empty for one seed, as `predicted` shows it
-    number("SI (nats)", "si_nats", ".2e"),
+    Column("rank", "rank"),
+    Column("name", "name"),
+    Column("label", "label"),
+    Column("predicted", "predicted"),
+    Column("contradicted by", "contradicted_by"),  # empty for one seed, as `predicted` shows it
+    Column("SI (nats)", "si_nats", ".2e"),
 )
 
 
-def suspicious_examples(comparisons: Sequence[Comparison], note: Note, most: int = _PRINTED) -> dict[str, Table]:
+def suspicious_examples(frames: Sequence[pd.DataFrame], note: Note, most: int = _PRINTED) -> dict[str, Table]:
     """Tabulate the examples whose labels are most likely to be wrong, ordered by `by_suspicion`.
 
     Args:
-        comparisons: finished runs, whose directories contain scores.csv.
+        frames: finished runs, whose directories contain scores.csv.
         note: called with one line on each run with a missing or damaged file, and on runs beyond the first 30.
         most: number of examples of each run.
 
     Returns:
         Tables by run id. A row may have a `thumbnail`, a `data:` address with a small PNG.
     """
-    placed = [(row, run) for one in comparisons for row in one.finished for run in row["runs"]]
+    placed = finished_runs(frames)
     if len(placed) > _MAX_RUNS:
         note(f"suspicious examples of {len(placed) - _MAX_RUNS:,} of {len(placed):,} runs left out: show fewer runs")
     tables = {}
@@ -73,7 +69,7 @@ def suspicious_examples(comparisons: Sequence[Comparison], note: Note, most: int
             continue
         thumbnails = read_thumbnails(run.directory, note)
         rows = [one | {"thumbnail": thumbnails.get(one["index"])} for one in rows]
-        who = ", ".join(row[part].display for part in ("dataset", "model", "eraser"))
+        who = ", ".join(first(row, part).display for part in ("dataset", "model", "eraser"))
         title = f"sample_info: The {len(rows)} most suspicious examples: {who}"
         tables[run.id] = Table.of(f"suspicious-{run.id}", _COLUMNS, rows, [_NOTE], title=title, remarks=[_REMARK])
     return tables

@@ -3,25 +3,26 @@
 For agreement between networks see Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import mean
 from typing import Any
+
+import pandas as pd
 
 from conf import Options
 from harness.result import as_json
 from harness.result_fields import Part
-from harness.results.arrange import Comparison
+from harness.results.arrange import finished_runs, rows_of
 from harness.results.columns import (
-    RUN,
+    RUNS,
     SEEDS,
     WHO,
     Column,
-    Record,
     Row,
+    first,
     incomplete_remarks,
-    number,
-    numbers,
+    runs_of,
     seeds_of,
     spread,
     values,
@@ -33,10 +34,9 @@ from harness.statistics import deviation_over
 from sample_info.result import SCORES, InformationResult, SummaryCurves
 
 
-def information(comparisons: Sequence[Comparison]) -> list[tuple[Row, InformationResult]]:
+def information(frames: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
     """Return the row and the result of every finished run."""
-    runs = [(row, run.result) for one in comparisons for row in one.finished for run in row["runs"]]
-    return [(row, one) for row, one in runs if isinstance(one, InformationResult)]
+    return [(row, run.result) for row, run in finished_runs(frames) if isinstance(run.result, InformationResult)]
 
 
 _REFERENCES = (
@@ -71,9 +71,9 @@ _FITS = {
 
 def _classes(entry: Row) -> str:
     """Return the scored classes; empty for a run that has not finished."""
-    if not entry["runs"]:
+    result = runs_of(entry)[0].result
+    if not isinstance(result, InformationResult):
         return ""
-    result = entry["runs"][0].result
     classes = result.config["sample_info"].get("classes", "all")
     if not isinstance(classes, list):
         return f"{classes} {result.num_classes}"
@@ -83,7 +83,9 @@ def _classes(entry: Row) -> str:
 def _notes(entry: Row) -> str:
     """Return notes on the data of the eraser and on the correlation between seeds."""
     notes = []
-    for result in (run.result for run in entry["runs"]):
+    for result in (run.result for run in runs_of(entry)):
+        if not isinstance(result, InformationResult):
+            continue
         notes += eraser_note(result.eraser_fit)
         if (correlation := (result.between_seeds or {}).get("pearson")) is not None:
             notes.append(f"between seeds: r = {correlation:.2f}")
@@ -96,15 +98,35 @@ def _over_seeds(parts: Sequence[Part]) -> dict[str, list[Any]]:
     return {key: [one.get(key) for one in flat] for one in flat for key in one}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Numbers(Column):
+    """A column that shows several numbers together; empty if one is unknown.
+
+    Attributes:
+        template: format of all numbers.
+        numbers: by name in rows and in CSV, a function that combines a number's values over seeds.
+    """
+
+    template: str
+    numbers: Mapping[str, Callable[[Sequence[Any]], Any]]
+
+    def text(self, row: Row) -> str:
+        shown = self.record(row).values()
+        return "" if None in shown else self.template.format(*shown)
+
+    def record(self, row: Row) -> dict[str, Any]:
+        return {name: of(known) if (known := values(row, name)) else None for name, of in self.numbers.items()}
+
+
 def _ratio(heading: str, name: str) -> Column:
     """Return a column of ratios over examples: the median (averaged over seeds), the smallest and the largest."""
     over = {f"{name}_median": mean, f"{name}_least": min, f"{name}_largest": max}
-    return numbers(heading, "{:.3g} ({:.3g} to {:.3g})", over)
+    return _Numbers(heading, name, template="{:.3g} ({:.3g} to {:.3g})", numbers=over)
 
 
 def _count(heading: str, name: str) -> Column:
     """Return a column with a number of scores and their total, "3 of 5", summed over seeds."""
-    return numbers(heading, "{:,} of {:,}", {name: sum, f"{name}_of": sum})
+    return _Numbers(heading, name, template="{:,} of {:,}", numbers={name: sum, f"{name}_of": sum})
 
 
 _EXAMPLE = (
@@ -113,30 +135,30 @@ _EXAMPLE = (
 _ACCURACY, _LEFT_OUT = "of the linearised network, on test examples", "on each example, trained without it"
 _TOP = "the share of all F-SI that the most informative tenth has"
 DATASET = word("dataset", "dataset")
-RUNS = (
-    Column("classes", _classes, lambda entry: {"classes": _classes(entry)}),
+SCORED = (
+    Column("classes", "classes"),
     SEEDS,
-    number("n", "train_size", ","),
+    Column("n", "train_size", ","),
     spread("F-SI, mean", "f_si_nats", ".2e", _EXAMPLE),
-    number("median", "f_si_nats_median", ".2e", over=mean),
-    number("top tenth", "share_of_top_tenth", ".0%", _TOP, over=mean),
-    number("largest / median", "largest_over_median", ",.0f", over=mean),
+    Column("median", "f_si_nats_median", ".2e", over=mean),
+    Column("top tenth", "share_of_top_tenth", ".0%", _TOP, over=mean),
+    Column("largest / median", "largest_over_median", ",.0f", over=mean),
     spread("SI, mean", "si_nats", ".2e", "what it tells the weights"),
-    number("accuracy", "accuracy", ".1%", _ACCURACY, over=mean),
-    number("left out", "left_out_accuracy", ".1%", _LEFT_OUT, over=mean),
+    Column("accuracy", "accuracy", ".1%", _ACCURACY, over=mean),
+    Column("left out", "left_out_accuracy", ".1%", _LEFT_OUT, over=mean),
     spread("SI, SGD", "si_sgd_nats", ".2e", "with the noise of SGD"),
-    Column("notes", _notes),
+    Column("notes", "notes", fields={}),
 )
 GROUPS = (
     word("group", "group"),
-    number("examples", "examples", ","),
+    Column("examples", "examples", ","),
     spread("F-SI, mean", "f_si_nats", ".2e"),
     spread("AUROC, F-SI", "auroc", ".3f"),
     spread("AUROC, SI", "auroc_si", ".3f"),
 )
 REFERENCES = (
     word("compared", "compared"),
-    number("examples", "examples", ","),
+    Column("examples", "examples", ","),
     spread("weights", "weight_pearson", ".3f"),
     spread("predictions", "prediction_pearson", ".3f"),
     spread("rank, weights", "weight_spearman", ".3f"),
@@ -146,16 +168,17 @@ REFERENCES = (
 )
 ATTRIBUTION = (
     word("method", "method"),
-    numbers(
+    _Numbers(
         "datamodeling score",
-        "{:.3f} ({:.3f} to {:.3f})",
-        dict.fromkeys(("datamodeling_mean", "datamodeling_low", "datamodeling_high"), mean),
+        "datamodeling",
+        template="{:.3f} ({:.3f} to {:.3f})",
+        numbers=dict.fromkeys(("datamodeling_mean", "datamodeling_low", "datamodeling_high"), mean),
     ),
     spread("leave-one-out r", "leave_one_out", ".3f"),
     spread("AUROC, wrong labels", "auroc", ".3f"),
 )
 ESTIMATES = (
-    replace(word("score", "score"), text=lambda row: SCORES.get(row["score"]) or row["score"]),
+    Column("score", "score", lambda score: SCORES.get(score) or score),
     _count("within a factor of 2, by the estimate", "believable"),
     spread("rank correlation", "spearman", ".3f"),
     _count("believed, and truly within", "rightly_believed"),
@@ -166,32 +189,32 @@ MOVEMENTS = (
     word("model", "model"),
     word("from", "from"),
     word("to", "to"),
-    number("rank correlation", "spearman", ".3f", "Spearman's"),
-    number("median ratio", "median_ratio", ".3g", "of the second to the first"),
-    number("still in the top tenth", "top_tenth_overlap", ".0%", _STILL),
+    Column("rank correlation", "spearman", ".3f", "Spearman's"),
+    Column("median ratio", "median_ratio", ".3g", "of the second to the first"),
+    Column("still in the top tenth", "top_tenth_overlap", ".0%", _STILL),
 )
 AGREEMENT = (
     word("eraser", "eraser"),
     word("run", "run"),
     word("another run", "another_run"),
-    number("correlation", "pearson", ".2f"),
+    Column("correlation", "pearson", ".2f"),
 )
 
 
 def tables_of(
-    comparisons: Sequence[Comparison], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
+    frames: Sequence[pd.DataFrame], between_erasers: Sequence[Row] = (), between_networks: Sequence[Row] = ()
 ) -> list[Table]:
     """Return the non-empty tables: of runs, scores, pairs of erasers or runs, subgroups, and summaries."""
-    runs = information(comparisons)
+    runs = information(frames)
     orders = dict.fromkeys(order for _, result in runs if result.summaries for order in result.summaries.accuracy)
-    summaries = [word("accuracy", "whose"), number("removed", "removed", ".0%"), *map(_summary_column, orders)]
-    entries = [row for one in comparisons for row in one.rows]
+    summaries = [word("accuracy", "whose"), Column("removed", "removed", ".0%"), *map(_summary_column, orders)]
+    entries = [row.assign(classes=_classes(row), notes=_notes(row)) for frame in frames for row in rows_of(frame)]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
     estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
     attribution = _parts(runs, "attribution", "method")
     groups = [{**row, "f_si_nats": row["mean_nats"]} for row in _parts(runs, "groups", "group")]
     tables = [
-        _table("runs", "Runs", RUNS, "docs/sample_info.md.", entries),
+        _table("runs", "Runs", SCORED, "docs/sample_info.md.", entries),
         _table("references", "Scores and references", REFERENCES, _REFERENCES, _parts(runs, "references", "compared")),
         _table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, estimates),
         _table("attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION, attribution),
@@ -210,14 +233,15 @@ def _table(
     shown = [DATASET, *who, *columns]
     remarks = incomplete_remarks(rows) if kind == "runs" else []
     return Table.of(
-        f"sample-info-{kind}", shown, rows, [caption, *over], [RUN] if who else [], f"sample_info: {title}", remarks
+        f"sample-info-{kind}", shown, rows, [caption, *over], RUNS if who else [], f"sample_info: {title}", remarks
     )
 
 
-def _about(entry: Row, result: InformationResult) -> Record:
+def _about(entry: Row, result: InformationResult) -> dict[str, Any]:
     """Return the values that every row about a run has."""
-    about = {name: entry[name] for name in ("dataset", "model", "eraser")}
-    return about | {"run_id": result.run_id, "seed": result.seeds, "train_size": result.train_size}
+    about = {name: first(entry, name) for name in ("dataset", "model", "eraser")}
+    seeds = {"runs": result.run_id, "seed": result.seeds, "seeds": len(result.seeds)}
+    return {**about, **seeds, "train_size": result.train_size}
 
 
 def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str) -> list[Row]:
@@ -237,7 +261,7 @@ def _with_totals(row: Row) -> Row:
     return {**row, **totals, "rightly_doubted_of": doubted}
 
 
-def _summary_rows(result: InformationResult) -> list[Record]:
+def _summary_rows(result: InformationResult) -> list[dict[str, Any]]:
     """Return one row per fraction removed, with each order's accuracies and whether a class has no example left."""
     summaries = result.summaries
     return [] if summaries is None else [
@@ -251,14 +275,19 @@ def _summary_rows(result: InformationResult) -> list[Record]:
     ]  # fmt: skip
 
 
+class _Summary(Column):
+    """A column of accuracies, marked if a class has no example left."""
+
+    def text(self, row: Row) -> str:
+        return super().text(row) + " *" * bool(row.get(f"{self.name}_lacks_classes"))
+
+    def record(self, row: Row) -> dict[str, Any]:
+        mark = f"{self.name}_lacks_classes"
+        return super().record(row) | {mark: row.get(mark)}
+
+
 def _summary_column(order: str) -> Column:
-    """Return a column of accuracies, marked if a class has no example left."""
-    column, mark = spread(order.replace("_", " "), order, ".1f", scale=100), f"{order}_lacks_classes"
-    return replace(
-        column,
-        text=lambda row: column.text(row) + " *" * bool(row.get(mark)),
-        record=lambda row: column.record(row) | {mark: row.get(mark)},
-    )
+    return _Summary(**vars(spread(order.replace("_", " "), order, ".1f", scale=100)))
 
 
 def trials(summaries: SummaryCurves) -> dict[str, list[list[float]]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.atomic_files import write_text
-from harness.result_fields import Count, on_plateau
+from harness.result_fields import count_of, on_plateau
 from harness.results.arrange import label_order
 from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
@@ -83,8 +83,8 @@ def _cell(result: MdlResult) -> str:
     return f"{training:.2f} | {test:.2f}"
 
 
-def _on_plateau(result: MdlResult) -> Count:
-    return on_plateau([(result.trainings[-1], s) for s in range(len(result.seeds))])
+def _on_plateau(result: MdlResult) -> str:
+    return count_of(on_plateau([(result.trainings[-1], s) for s in range(len(result.seeds))]))
 
 
 if __name__ == "__main__":

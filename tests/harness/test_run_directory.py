@@ -12,10 +12,10 @@ import pytest
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
 from harness.experiment import logged
-from harness.loss_curves import CurveRow
+from harness.loss_curves import CurveRow, LossCurve
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
-from harness.results.columns import Row
+from harness.results.columns import values
 from harness.results.read import StoredRun
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
@@ -72,19 +72,19 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     result = run.result
     assert result is not None
 
-    def entry() -> Row:
-        (only,) = arrange([StoredRun.finished(result, run.directory)])[0].rows
-        return only
+    def curves() -> list[LossCurve]:
+        (only,) = arrange([StoredRun.finished(result, run.directory)])
+        return values(only, "loss_curve")
 
-    assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]
+    assert curves()[0].validation_bits.tolist() == [3.3, 2.0]
     path = run.directory / "curves.csv"
     path.write_text(path.read_text().replace(",2\n", ",1\n"))
-    assert entry()["curves"] == {}
+    assert curves() == []
     assert "curves.csv was edited or damaged" in caplog.text
     with pytest.raises(DamagedFileError, match="left out"):
         whole_curves(run.directory, result)
     path.unlink()
-    assert entry()["curves"] == {}
+    assert curves() == []
 
 
 def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -17,7 +18,7 @@ from matplotlib.text import Text
 from harness.result import Result
 from harness.result_fields import SharpDrops
 from harness.results import compare, load
-from harness.results.arrange import Comparison, arrange, colours_of
+from harness.results.arrange import arrange, colours_of, finished_rows, panels_of, rows_of
 from harness.results.read import read_runs
 from mdl.codelength_report import COLUMNS, draw_learning_curves, draw_scaling, scaling_panels, table_of
 from mdl.result import MdlResult
@@ -37,12 +38,12 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
     return marked_results
 
 
-def compared(results: Sequence[Result]) -> Comparison:
+def compared(results: Sequence[Result]) -> pd.DataFrame:
     (only,) = arrange(stored(results))
     return only
 
 
-def comparison(*arguments: Any, **options: Any) -> Comparison:
+def comparison(*arguments: Any, **options: Any) -> pd.DataFrame:
     return compared(results(*arguments, **options))
 
 
@@ -80,15 +81,15 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption() + "".join(map("".join, table.rows)))
     below = COLUMNS["crossing"]
-    assert [below.text(entry) for entry in alike.finished] == ["", ""]
+    assert [below.text(entry) for entry in rows_of(measured(alike))] == ["", ""]
 
 
 def test_a_crossing_says_from_where_on_a_run_is_below_the_control_and_where_it_ends(tmp_path: Path) -> None:
     control, erased = results(tmp_path, (0, 1, 2, 3, 4))
     crossing = COLUMNS["crossing"]
-    assert [crossing.text(row) for row in measured(compared([control, erased]))] == ["", "no"]
+    assert [crossing.text(row) for row in rows_of(measured(compared([control, erased])))] == ["", "no"]
     swapped = [replace(a, curve=b.curve, final=b.final) for a, b in ((control, erased), (erased, control))]
-    assert [crossing.text(row) for row in measured(compared(swapped))] == ["", "from n = 1,024, backfires"]
+    assert [crossing.text(row) for row in rows_of(measured(compared(swapped)))] == ["", "from n = 1,024, backfires"]
 
 
 def test_an_unfinished_run_has_no_number_and_the_caption_says_so(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         ([0.0, 0.0], [None, None], ["0.00", ""]),
     ):
         drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
-        (entry,) = compared([replace(control, sharp_drop=drops)]).rows
+        (entry,) = rows_of(compared([replace(control, sharp_drop=drops)]))
         assert [COLUMNS[name].text(entry) for name in ("sharp_drop_bits", "sharp_drop_epoch")] == texts
 
 
@@ -209,7 +210,9 @@ def test_points_that_rest_on_plateaus_are_hollow(tmp_path, monkeypatch) -> None:
     (block,) = arrange(read_runs([tmp_path]))
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw_scaling("width", scaling_panels(block.finished, "width"), colours_of([block]), tmp_path / "scaling.svg")
+    draw_scaling(
+        "width", scaling_panels(finished_rows(rows_of(block)), "width"), colours_of([block]), tmp_path / "scaling.svg"
+    )
     assert [ax.get_ylabel().splitlines()[0] for ax in drawn[0].axes] == [
         "codelength ± std", "increase over control ± s.e.",
     ]  # fmt: skip
@@ -225,11 +228,11 @@ def test_panels_over_a_size_are_of_models_that_have_it(tmp_path: Path) -> None:
         write_small_run(tmp_path, "control", options={"width": width, "depth": 0})
     (block,) = arrange(read_runs([tmp_path]))
     for option in ("activation", "depth", "channels"):  # no number, not positive, none
-        assert scaling_panels(block.finished, option) == []
+        assert scaling_panels(finished_rows(rows_of(block)), option) == []
 
 
-def draw(shown: Comparison, path: Path) -> None:
-    draw_learning_curves(shown.panels, colours_of([shown]), path)
+def draw(shown: pd.DataFrame, path: Path) -> None:
+    draw_learning_curves(panels_of(shown), colours_of([shown]), path)
 
 
 def test_learning_curves_have_a_panel_per_model_and_one_of_costs(tmp_path: Path, monkeypatch) -> None:

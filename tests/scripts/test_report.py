@@ -9,8 +9,8 @@ import torch
 
 from erasure.store.checked_files import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.results.arrange import arrange
-from harness.results.columns import Column
+from harness.results.arrange import arrange, rows_of
+from harness.results.columns import Column, first, runs_of
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Table, file_name
 from mdl.codelength_report import is_sound
@@ -158,18 +158,17 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     blocks = arrange(read_runs([runs]))
-    settings = {block.names.table: block.names.setting for block in blocks}
+    settings = {first(block, "table"): first(block, "setting") for block in blocks}
     assert settings == {
         "mdl-digits-train-paper": "train=paper, mdl=paper",
         "mdl-digits-train-quick": "train=quick, mdl=quick",
         "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
     }
     for block in blocks:
-        runs_of = [run for entry in block.rows for run in entry["runs"]]
-        assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
-        assert {str(entry["model"]) for entry in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
-        tex = (out / "tables" / f"{block.names.table}.tex").read_text()
-        assert block.names.setting.replace("_", r"\_") in tex
+        assert len({run.config["mdl"]["num_chunks"] for run in runs_of(block)}) == 1
+        assert {*map(str, block["model"])} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
+        tex = (out / "tables" / f"{first(block, 'table')}.tex").read_text()
+        assert first(block, "setting").replace("_", r"\_") in tex
 
 
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figures) -> None:
@@ -213,7 +212,7 @@ def test_what_rests_on_plateaus_is_said_below_the_table(runs, tmp_path, no_figur
     assert "QLEACE: in 3 of 6 trainings the training loss stayed" in text
     assert text.count("QLEACE: in 1 of 2 trainings on the whole split") == 2  # final losses of both commands
     block, _ = arrange(read_runs([runs]))
-    assert [is_sound(entry) for entry in block.rows] == [True, False]
+    assert [is_sound(entry) for entry in rows_of(block)] == [True, False]
 
 
 def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys, no_figures) -> None:
@@ -234,7 +233,7 @@ def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     hostile = """</script><script>alert(1)</script><img src=x onerror='alert(2)'> " {{ 7 * 191 }} &amp;"""
     folder = runs / hostile.replace("/", "|")  # no folder's name has a slash
     run = StoredRun(folder, {"model": {"name": hostile}}, None, state=hostile)
-    column = Column(hostile, lambda row: row[hostile], lambda row: {hostile: row[hostile]})
+    column = Column(hostile, hostile)
     table = Table.of("t", [column], [{hostile: hostile, "runs": [run]}], [hostile], title=hostile)
     figures = {"t": [(hostile, "a b.svg")]}
     text = write_page([table, table], figures, tmp_path, [Path(hostile)], [hostile], {"t": hostile}).read_text()

@@ -78,7 +78,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
         "8": (2e-7, 4e-7),
     }  # fmt: skip
     lines = [{"epochs": epochs, "change": [*seeds]} for epochs, seeds in values.items()]
-    columns = [spread("change", "change", ",.1f"), Column("epochs", lambda line: line["epochs"])]
+    columns = [spread("change", "change", ",.1f"), Column("epochs", "epochs")]
     table = Table.of("lines", columns, lines, title="Lines")
     page = write_page([table], {}, tmp_path, [tmp_path], [], {})
     with opened(page) as browser:

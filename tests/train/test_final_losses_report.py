@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from harness.results.arrange import arrange, colours_of
+from harness.results.arrange import arrange, colours_of, panels_of
 from harness.results.columns import difference
 from tests.made_up_runs import stored, write_run
 from train.final_losses_report import _epoch_axis, draw_loss_curves, table_of
@@ -63,7 +63,7 @@ def test_loss_curves_have_the_axis_of_epochs(
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     (shown,) = arrange(stored(results))
-    draw_loss_curves(shown.panels, colours_of([shown]), tmp_path / "loss_curves.png")
+    draw_loss_curves(panels_of(shown), colours_of([shown]), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title() == "MLP"
     assert ax.get_xlim() == (0, 49)

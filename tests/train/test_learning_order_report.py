@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from harness.results.arrange import arrange, colours_of
+from harness.results.arrange import arrange, colours_of, panels_of
 from harness.results.read import read_runs
 from train.learning_order_report import (
     NAMES,
@@ -24,7 +24,7 @@ def test_each_sample_is_named_once_beside_the_last_column(tmp_path: Path, monkey
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     (table,) = arrange(read_runs([*KEPT.glob("train-digits-*leace-*")]))
-    draw(table.panels, colours_of([table]), tmp_path / "figure.png")
+    draw(panels_of(table), colours_of([table]), tmp_path / "figure.png")
     assert [len(ax.texts) for ax in drawn[0].axes] == [0, 5, 0, 0, 0, 0]  # two models side by side, three erasers
     names = {" ".join(text.get_text().split()) for text in drawn[0].axes[1].texts}
     assert names == {NAMES[name] for name in ("data", "order1", "order2", "independent", "swap")}

@@ -59,7 +59,7 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     assert set(frame["sample"]) == {DATA, "order1", "swap"}
     assert set(frame["seed"]) == {0, 1}
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
-    (entry,) = arrange([read_run(paths[1].parent)])[0].rows
+    (entry,) = arrange([read_run(paths[1].parent)])
     assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.arrange import arrange
+from harness.results.arrange import arrange, rows_of
 from harness.results.read import read_runs
 from harness.run_directory import Run
 from tests.made_up_runs import edit_result, result_json, write_small_run
@@ -44,7 +44,7 @@ def test_results_of_different_versions_are_named(runs) -> None:
     shutil.copytree(other.directory, twin)
     edit_result(Run(runs, twin.name), run_id=twin.name, timing={"seconds": 1, "started": 1.9e9})
     (block,) = arrange(read_runs([runs], problems.append), problems.append)
-    assert {*block.rows[1]["run_id"]} == {twin.name}
+    assert {*rows_of(block)[1]["run_id"]} == {twin.name}
     assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in problems[-1]
 
 
