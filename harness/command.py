@@ -261,12 +261,10 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 
     finished, failed = {}, []
     for job in sweep.jobs:
-        path = job.run / "result.json"
         try:
-            if path.exists():
-                finished[job.run] = read_result(path)
-            else:
-                failed.append((job, *sweep.error_of(job.run.name)))
+            finished[job.run] = read_result(job.run / "result.json")
+        except FileNotFoundError:
+            failed.append((job, *sweep.error_of(job.run.name)))
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]

@@ -35,11 +35,11 @@ from erasure.store.regular_files import open_regular
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
+from harness.limits import require_config
 from harness.logger import Logger, example_row
-from harness.result import Result, as_json
+from harness.result import Result, as_json, result_of
 from harness.run_directory import RESULTS_VERSION, Run
 from harness.run_ids import run_id
-from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.any_module import AnyModule
 from models.classifier import Classifier, Model, is_repeatable
@@ -74,7 +74,7 @@ class Experiment(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: the dataset refuses a value, or `harness.untrusted_runs` would refuse to read it.
+            ValueError: the dataset refuses a value, or `harness.limits` would refuse to read it.
         """
         try:
             require_config(config.plain, command)
@@ -222,7 +222,7 @@ class Experiment(Generic[C_co]):
                 computed = compute(prepared, run, logger)
             seconds = run.seconds()
             timed = replace(computed, timing=replace(computed.timing, seconds=seconds, started=started))
-            result = believed_result(as_json(timed), run.directory)  # the same check as in reports
+            result = result_of(as_json(timed))  # the same checks as when it is read
             logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
             logger.result(result)
             run.finish(result)

@@ -1,4 +1,4 @@
-"""Results of finished runs: result.json is parsed and checked here; `harness.untrusted_runs` adds limits for reports.
+"""Results of finished runs: result.json is read, checked and converted here, whoever wrote it.
 
 Keys are stable. Keys added later have the default None, because older runs lack them; None is not written.
 """
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conf import Options
-from conf.commands import COMMANDS, result_type
+from conf.commands import result_type
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
+from harness.limits import require_config, require_plain
 from harness.result_fields import Endings, Final, Part, SharpDrops, Timing, Whole
+from harness.run_ids import command_of, require_run_id
 
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
@@ -54,9 +56,6 @@ class Result(Part):
     def __post_init__(self) -> None:
         if self.version > VERSION:
             raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
-        for part in ("dataset", "eraser", "model"):
-            if not isinstance(self.config.get(part), Mapping) or "name" not in self.config[part]:
-                raise ValueError(f"lacks config.{part}.name")
         for name, values in per_seed(self):
             if len(values) != len(self.seeds):
                 raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
@@ -201,43 +200,42 @@ def result_of(values: Options) -> Result:
     Unknown keys are left out.
 
     Raises:
-        ValueError: a field is missing or wrong; the message is one line.
+        ValueError: a field is missing, wrong, beyond `harness.limits` or contradicts others; the message is one line.
     """
-    return parsed(result_type(command_in(values)), values)
-
-
-def command_in(values: Options) -> str:
-    """Return the command that wrote a result.
-
-    Raises:
-        ValueError: it is missing or does not exist, or an earlier version wrote the result.
-    """
+    require_plain(values)
     if "verb" in values:
         raise ValueError("is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it for reports")
-    if (command := str(values.get("command"))) not in COMMANDS:
-        raise ValueError(f"is of the command {command[:LONGEST_ERROR]!r}, not one of {', '.join(COMMANDS)}")
-    return command
-
-
-_REMEDY = "launch the run again, which keeps this file aside"
+    command = str(values.get("command"))
+    require_config(values.get("config"), command)
+    result = parsed(result_type(command), values)
+    result.require_consistent()
+    require_run_id(result.run_id)
+    if command_of(result.run_id) != command:
+        raise ValueError(f"is of the command {command}, and of the run {result.run_id}")
+    return result
 
 
 def read_result(path: Path) -> Result:
-    """Read a finished run's result.json.
+    """Read the result.json of a finished run, which may be untrusted.
 
     Raises:
-        DamagedFileError: the file was not written by a run of this version; says why.
-        ValueError: the file is missing or cannot be opened.
+        FileNotFoundError: the run has not finished.
+        DamagedFileError: the file was not written by the run of this directory, in this version; says why.
+        ValueError: the file cannot be opened.
     """
+    remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))
-        result.require_consistent()
+    except FileNotFoundError:
+        raise
     except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; {_REMEDY}") from error
+        raise DamagedFileError(f"{error}; {remedy}") from error
     except ValueError as error:
-        raise DamagedFileError(f"{path} is no result of this version: {error}; {_REMEDY}") from error
+        raise DamagedFileError(f"{path} is no result of this version: {error}; {remedy}") from error
     except OSError as error:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
         ) from error
+    if result.run_id != path.parent.name:
+        raise DamagedFileError(f"{path} is of the run {result.run_id}: give its directory that name, or {remedy}")
     return result

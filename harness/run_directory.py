@@ -127,10 +127,9 @@ class Run:
         if self.directory.is_symlink():
             raise ValueError(f"{self.directory} is a link, which is not followed: move the folder itself there")
         try:
-            result = read_result(path) if os.path.lexists(path := self.directory / RESULT) else None
-        except DamagedFileError:
+            return read_result(self.directory / RESULT)
+        except (FileNotFoundError, DamagedFileError):
             return None
-        return result if result is not None and result.run_id == self.id else None
 
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one only in its code."""
