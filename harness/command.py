@@ -89,10 +89,6 @@ class Command:
     sweep: Sweep | None = field(default=None, init=False)
     exit_code: int = field(default=0, init=False)
 
-    def carry_out(self, config: Any) -> Any:
-        """Carry out the run of a checked configuration, and return its result; see `Experiment.carry_out`."""
-        return self.experiment(config).carry_out(self.load, self.axes)
-
     def run_directory(self, config: DictConfig) -> Path:
         """Return the run directory of a composed configuration.
 
