@@ -38,7 +38,7 @@ from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
-from harness.sweep_files import KeptTables, Sweep, writable
+from harness.sweep_files import Sweep, keep_text, kept_text, sources_of_tables, writable
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment, Load
@@ -282,8 +282,8 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
         results: finished results by their run directories.
         directory: folder for tables and figures.
     """
-    kept = KeptTables(directory, [*results], command.name)
-    if (earlier := kept.read()) is not None:
+    sources = sources_of_tables(command.name, [*results])
+    if (earlier := kept_text(directory, [*results], sources)) is not None:
         print(printable(earlier, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
         return 0
@@ -297,7 +297,7 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
                 command.summarise(runs, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        replace(kept, directory=directory).keep(printed.getvalue())
+        keep_text(directory, [*results], sources, printed.getvalue())
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:
