@@ -41,7 +41,7 @@ from conf.terminal import print_anywhere, printable, show_log
 from harness.sweep_files import Sweep, keep_text, kept_text, sources_of_tables, writable
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment, Load
+    from harness.experiment import Experiment, Prepare
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Command:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
-        load: loads an experiment's data, and returns it with the function that computes the result from it. It imports
+        prepare: loads an experiment's data, and returns it with the function that computes the result. It imports
             its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
         summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
@@ -82,7 +82,7 @@ class Command:
     name: str
     purpose: str
     experiment: "Callable[[Any], Experiment[Any]]"
-    load: "Load"
+    prepare: "Prepare"
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
     axes: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Command:
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = experiment.carry_out(self.load, self.axes, sweep.directory.name if sweep else None, wait=wait)
+        result = experiment.carry_out(self.prepare, self.axes, sweep.directory.name if sweep else None, wait=wait)
         if result is None:
             log.info("another process computes %s: passed over", experiment.run.directory.name)
             return

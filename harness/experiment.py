@@ -47,7 +47,7 @@ from models.classifier import Classifier, Model, is_repeatable
 log = logging.getLogger(__name__)
 
 Compute = Callable[[Any, Run, Logger], Result]  # takes what is `Prepared`
-Load = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
+Prepare = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ class Experiment(Generic[C_co]):
         return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
     def carry_out(
-        self, load: Load, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
+        self, prepare: Prepare, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
         """Return the result: read it if the run has finished, else start or continue the run.
 
         Args:
-            load: function that loads the data; see `harness.command.Command`.
+            prepare: function that loads the data; see `harness.command.Command`.
             axes: for patterns of W&B metrics, the metric on their x axis.
             group: W&B group, e.g. the sweep.
             wait: whether to wait while another process computes the run; if false, None is returned in that case.
@@ -186,7 +186,7 @@ class Experiment(Generic[C_co]):
                 return result
             try:
                 with self._recorded():
-                    return self._computed(load, axes, group)
+                    return self._computed(prepare, axes, group)
             except LeaseLostError:  # this process was stopped, or could not write, for too long
                 if (result := run.result) is None:
                     raise
@@ -199,17 +199,17 @@ class Experiment(Generic[C_co]):
         # the complete configuration, including settings outside the run's identity such as device
         self.run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
         try:
-            with logged(self.run.directory):
+            with log_file(self.run.directory):
                 self._log_code_changes()
                 yield
         except BaseException as error:
             self.run.fail(error)
             raise
 
-    def _computed(self, load: Load, axes: Mapping[str, str], group: str | None) -> Result:
+    def _computed(self, prepare: Prepare, axes: Mapping[str, str], group: str | None) -> Result:
         """Load the data, compute, and write result.json."""
         started, run, config = time.time(), self.run, self.config.plain
-        prepared, compute = load(self)
+        prepared, compute = prepare(self)
         dataset = prepared.dataset
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
@@ -337,7 +337,7 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
 
 
 @contextlib.contextmanager
-def logged(directory: Path) -> Iterator[None]:
+def log_file(directory: Path) -> Iterator[None]:
     """Copy log records, and the traceback of a failure, into log.txt; add the path of this file to the error."""
     path, root = directory / "log.txt", logging.getLogger()
     with open_regular(path, "a") as file:

@@ -78,7 +78,7 @@ class Format:
 def _carried_out(runs: Path, cache: Path) -> tuple[Run, Any]:
     config = composed("mdl", [*_TINY, f"runs_dir={runs}", f"cache_dir={cache}"], MdlConfig)
     experiment = COMMAND.experiment(config)
-    return experiment.run, experiment.carry_out(COMMAND.load, COMMAND.axes)
+    return experiment.run, experiment.carry_out(COMMAND.prepare, COMMAND.axes)
 
 
 def _finished(place: Path) -> Run:

@@ -11,7 +11,7 @@ import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
-from harness.experiment import logged
+from harness.experiment import log_file
 from harness.loss_curves import CurveRow, LossCurve
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
@@ -92,7 +92,7 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
 
     def fail() -> None:
         run.directory.mkdir()
-        with logged(run.directory):
+        with log_file(run.directory):
             logging.getLogger("test").warning("before it broke")
             raise RuntimeError("it broke")
 
@@ -103,7 +103,7 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     assert "Traceback" in text
     assert text.rstrip().endswith("RuntimeError: it broke")
     assert failed.value.__notes__ == [f"traceback in {run.directory / 'log.txt'}"]
-    with pytest.raises(KeyboardInterrupt), logged(run.directory):
+    with pytest.raises(KeyboardInterrupt), log_file(run.directory):
         raise KeyboardInterrupt
     assert (run.directory / "log.txt").read_text() == text
     logging.getLogger("test").warning("after the run")

@@ -35,7 +35,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
     experiment = COMMAND.experiment(config)
-    assert experiment.carry_out(COMMAND.load, COMMAND.axes) is not None
+    assert experiment.carry_out(COMMAND.prepare, COMMAND.axes) is not None
     command = pd.read_csv(experiment.run.directory / "scores.csv")
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     train, test = where["train"], where["test"]

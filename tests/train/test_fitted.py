@@ -37,7 +37,7 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     words += [f"cache_dir={tmp_path}/cache", f"runs_dir={tmp_path}/runs", "eraser=control", "model=mlp", "seeds=[3,5]"]
     config = composed("train", words, TrainConfig)
     experiment = COMMAND.experiment(config)
-    result = experiment.carry_out(COMMAND.load, COMMAND.axes)
+    result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, TrainResult)
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
