@@ -31,7 +31,7 @@ from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
 from erasure.store.lease import LeaseLostError
-from erasure.store.regular_files import open_regular
+from erasure.store.regular_files import open_regular, require_plain_folder
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
@@ -175,7 +175,7 @@ class Experiment(Generic[C_co]):
             run.tidy()
             return result
         make_folder("runs_dir", self.config.runs_dir)
-        run.require_plain()
+        require_plain_folder(run.directory)
         make_folder("cache_dir", self.config.cache_dir)
         _ = self.device  # a missing device is an error before anything is written
         with interruptible(at_once=True), run.claim(wait=wait) as claimed:
@@ -185,26 +185,19 @@ class Experiment(Generic[C_co]):
                 log.info("%s was finished by another process: nothing to compute", run.id)
                 return result
             try:
-                with self._recorded():
+                # the complete configuration, including settings outside the run's identity such as device
+                run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
+                with log_file(run.directory):
+                    self._log_code_changes()
                     return self._computed(prepare, axes, group)
             except LeaseLostError:  # this process was stopped, or could not write, for too long
                 if (result := run.result) is None:
                     raise
                 log.info("another process has taken over %s and finished it", run.id)
                 return result
-
-    @contextlib.contextmanager
-    def _recorded(self) -> Iterator[None]:
-        """Record the start of the run, its log, and the reason if it ends early."""
-        # the complete configuration, including settings outside the run's identity such as device
-        self.run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
-        try:
-            with log_file(self.run.directory):
-                self._log_code_changes()
-                yield
-        except BaseException as error:
-            self.run.fail(error)
-            raise
+            except BaseException as error:
+                run.fail(error)
+                raise
 
     def _computed(self, prepare: Prepare, axes: Mapping[str, str], group: str | None) -> Result:
         """Load the data, compute, and write result.json."""

@@ -3,7 +3,9 @@
 Keys are stable. Keys added later have the default None, because older runs lack them; None is not written.
 """
 
+import errno
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -53,13 +55,6 @@ class Result(Part):
     smallest_class: int | None = None
     version: int = VERSION
 
-    def __post_init__(self) -> None:
-        if self.version > VERSION:
-            raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
-        for name, values in per_seed(self):
-            if len(values) != len(self.seeds):
-                raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
-
     def named(self, part: str) -> str:
         """Return the name of the dataset, eraser or model."""
         return str(self.config[part]["name"])
@@ -70,6 +65,11 @@ class Result(Part):
         Raises:
             ValueError: a part is missing or contradicts the others; the message names it.
         """
+        if self.version > VERSION:
+            raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
+        for name, values in per_seed(self):
+            if len(values) != len(self.seeds):
+                raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"seeds={self.seeds}: needs at least one, all different")
         if self.num_classes < 2 or self.train_size < 1:
@@ -223,6 +223,8 @@ def read_result(path: Path) -> Result:
         DamagedFileError: the file was not written by the run of this directory, in this version; says why.
         ValueError: the file cannot be opened.
     """
+    if not os.path.lexists(path):  # also where runs_dir is a file, or its name too long
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))

@@ -95,7 +95,7 @@ def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path: Path) -
     other = threading.Thread(target=come_and_go)
     other.start()
     try:
-        for _ in range(5000):
+        for _ in range(2000):
             require_plain_folder(tmp_path)
     finally:
         ended.set()
