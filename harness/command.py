@@ -45,17 +45,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Hydra's flags: https://hydra.cc/docs/advanced/hydra-command-line-flags/
-_SWITCHES = (
-    ("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",), ("--run", "-r"), ("--multirun", "-m"),
-    ("--shell-completion", "-sc"),
-)  # fmt: skip
-_WITH_VALUE = (
-    ("--package", "-p"), ("--config-path", "-cp"), ("--config-name", "-cn"), ("--config-dir", "-cd"),
-    ("--experimental-rerun",),
-)  # fmt: skip
-_SHOWN_CONFIGS = ("job", "hydra", "all")
-_INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+# Hydra's flags, as arguments of argparse: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_SWITCH, _TEXT = {"action": "store_true"}, dict[str, str]()
+_FLAGS: dict[tuple[str, ...], Mapping[str, Any]] = {
+    ("--help", "-h"): _SWITCH,
+    ("--hydra-help",): _SWITCH,
+    ("--version",): _SWITCH,
+    ("--resolve",): _SWITCH,
+    ("--run", "-r"): _SWITCH,
+    ("--multirun", "-m"): _SWITCH,
+    ("--shell-completion", "-sc"): _SWITCH,
+    ("--package", "-p"): _TEXT,
+    ("--config-path", "-cp"): _TEXT,
+    ("--config-name", "-cn"): _TEXT,
+    ("--config-dir", "-cd"): _TEXT,
+    ("--experimental-rerun",): _TEXT,
+    ("--cfg", "-c"): {"choices": ("job", "hydra", "all")},
+    ("--info", "-i"): {
+        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+        "nargs": "?",
+        "const": "all",
+    },
+}
 
 
 @dataclass(eq=False)
@@ -204,35 +215,36 @@ def _run(command: Command) -> int:
 
 
 def _flags_first(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags before the overrides, as its parser requires.
+    """Return the words of a command line with Hydra's flags before the overrides.
+
+    Hydra's own parser refuses overrides on both sides of a flag, as in `eraser=leace -m seeds=[0],[1]`, with several
+    lines, and ignores --package without --cfg.
 
     Raises:
         ConfigError: an unknown flag, a flag without its value, or the configuration of another command.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
-    actions = [parser.add_argument(*names, action="store_true") for names in _SWITCHES]
-    actions += [parser.add_argument(*names) for names in _WITH_VALUE]
-    actions.append(parser.add_argument("--cfg", "-c", choices=_SHOWN_CONFIGS))
-    actions.append(parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFORMATION))
+    for names, options in _FLAGS.items():
+        parser.add_argument(*names, **options)
     parser.add_argument("overrides", nargs="*")
-    options, unknown = parser.parse_known_intermixed_args(words)
+    given, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         flag = unknown[0].partition("=")[0]
-        known = [action.option_strings[0].removeprefix("--") for action in actions]
+        known = [names[0].removeprefix("--") for names in _FLAGS]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
-    if options.package and not options.cfg:
-        raise ConfigError(f"--package={options.package}: goes with --cfg")
-    if options.config_dir == "":
+    if given.package and not given.cfg:
+        raise ConfigError(f"--package={given.package}: goes with --cfg")
+    if given.config_dir == "":
         raise ConfigError("--config-dir=: names no folder")
-    if (config := options.config_name) is not None and config.removesuffix(".yaml") != command:
+    if (config := given.config_name) is not None and config.removesuffix(".yaml") != command:
         instead = f"start python -m {config} instead" if config in COMMANDS else "leave it out"
         raise ConfigError(f"--config-name={config}: python -m {command} composes {command}.yaml: {instead}")
     flags = list(words)
-    for override in options.overrides:
+    for override in given.overrides:
         flags.remove(override)
-    return [*flags, *options.overrides]
+    return [*flags, *given.overrides]
 
 
 def _refuse(message: str) -> NoReturn:

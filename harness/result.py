@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from conf import Options
 from conf.commands import result_type
 from erasure.certificate import Certificate
@@ -22,6 +24,7 @@ from harness.run_ids import command_of, require_run_id
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
+_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,21 +170,12 @@ def as_json(part: Any) -> Any:
     return [as_json(value) for value in part] if isinstance(part, (list, tuple)) else part
 
 
-@functools.cache
-def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def parsed(kind: type[T], values: Any) -> T:
     """Check values from a JSON file, and convert them to a type.
 
     Raises:
         ValueError: keys are missing or wrong; names all missing keys, or the first wrong one.
     """
-    from pydantic import ValidationError
-
     try:
         return _adapter(kind).validate_python(values)
     except ValidationError as error:
