@@ -23,31 +23,24 @@ class PrintableFormatter(logging.Formatter):
         return printable(super().format(record), lines=True)
 
 
-class _FirstOfEach(logging.Filter):
-    """A filter that passes each message once, as the runs of a sweep repeat the messages about their dataset."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        first = message not in self._shown
-        self._shown.add(message)
-        return first
-
-
 def show_log(level: int, *, force: bool = False) -> None:
     """Show log records of a level and above on stderr, each message once; `force` replaces earlier handlers.
 
-    Hydra's records are shown from warnings on. The levels of Hydra's loggers do not change, because Hydra logs the
-    output of --info itself, on stdout.
+    The runs of a sweep repeat the messages about their dataset. Hydra's records are shown from warnings on. The levels
+    of Hydra's loggers do not change, because Hydra logs the output of --info itself, on stdout.
     """
+    shown = set[str]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        count = len(shown)
+        shown.add(record.getMessage())
+        return len(shown) > count
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)
     handler.addFilter(lambda record: not record.name.startswith("hydra.") or record.levelno >= logging.WARNING)
     handler.setFormatter(PrintableFormatter("%(message)s"))
-    handler.addFilter(_FirstOfEach())
+    handler.addFilter(is_new)
     logging.basicConfig(level=level, handlers=[handler], force=force)
 
 

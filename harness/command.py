@@ -38,24 +38,35 @@ from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
-from harness.sweep_files import KeptTables, Sweep, writable
+from harness.sweep_files import Sweep, keep_text, kept_text, sources_of_tables, writable
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment, Load
+    from harness.experiment import Experiment, Prepare
 
 log = logging.getLogger(__name__)
 
-# Hydra's flags: https://hydra.cc/docs/advanced/hydra-command-line-flags/
-_SWITCHES = (
-    ("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",), ("--run", "-r"), ("--multirun", "-m"),
-    ("--shell-completion", "-sc"),
-)  # fmt: skip
-_WITH_VALUE = (
-    ("--package", "-p"), ("--config-path", "-cp"), ("--config-name", "-cn"), ("--config-dir", "-cd"),
-    ("--experimental-rerun",),
-)  # fmt: skip
-_SHOWN_CONFIGS = ("job", "hydra", "all")
-_INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+# Hydra's flags, as arguments of argparse: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_SWITCH, _TEXT = {"action": "store_true"}, dict[str, str]()
+_FLAGS: dict[tuple[str, ...], Mapping[str, Any]] = {
+    ("--help", "-h"): _SWITCH,
+    ("--hydra-help",): _SWITCH,
+    ("--version",): _SWITCH,
+    ("--resolve",): _SWITCH,
+    ("--run", "-r"): _SWITCH,
+    ("--multirun", "-m"): _SWITCH,
+    ("--shell-completion", "-sc"): _SWITCH,
+    ("--package", "-p"): _TEXT,
+    ("--config-path", "-cp"): _TEXT,
+    ("--config-name", "-cn"): _TEXT,
+    ("--config-dir", "-cd"): _TEXT,
+    ("--experimental-rerun",): _TEXT,
+    ("--cfg", "-c"): {"choices": ("job", "hydra", "all")},
+    ("--info", "-i"): {
+        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+        "nargs": "?",
+        "const": "all",
+    },
+}
 
 
 @dataclass(eq=False)
@@ -69,7 +80,7 @@ class Command:
         name: name of the package and of its primary configuration.
         purpose: one sentence for --help.
         experiment: returns the `harness.experiment.Experiment` of a configuration (`conf.commands.config_of`).
-        load: loads an experiment's data, and returns it with the function that computes the result from it. It imports
+        prepare: loads an experiment's data, and returns it with the function that computes the result. It imports
             its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
         summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
@@ -82,16 +93,12 @@ class Command:
     name: str
     purpose: str
     experiment: "Callable[[Any], Experiment[Any]]"
-    load: "Load"
+    prepare: "Prepare"
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
     axes: Mapping[str, str] = field(default_factory=dict)
     sweep: Sweep | None = field(default=None, init=False)
     exit_code: int = field(default=0, init=False)
-
-    def carry_out(self, config: Any) -> Any:
-        """Carry out the run of a checked configuration, and return its result; see `Experiment.carry_out`."""
-        return self.experiment(config).carry_out(self.load, self.axes)
 
     def run_directory(self, config: DictConfig) -> Path:
         """Return the run directory of a composed configuration.
@@ -153,7 +160,7 @@ class Command:
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = experiment.carry_out(self.load, self.axes, sweep.directory.name if sweep else None, wait=wait)
+        result = experiment.carry_out(self.prepare, self.axes, sweep.directory.name if sweep else None, wait=wait)
         if result is None:
             log.info("another process computes %s: passed over", experiment.run.directory.name)
             return
@@ -208,35 +215,36 @@ def _run(command: Command) -> int:
 
 
 def _flags_first(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags before the overrides, as its parser requires.
+    """Return the words of a command line with Hydra's flags before the overrides.
+
+    Hydra's own parser refuses overrides on both sides of a flag, as in `eraser=leace -m seeds=[0],[1]`, with several
+    lines, and ignores --package without --cfg.
 
     Raises:
         ConfigError: an unknown flag, a flag without its value, or the configuration of another command.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.error = _refuse
-    actions = [parser.add_argument(*names, action="store_true") for names in _SWITCHES]
-    actions += [parser.add_argument(*names) for names in _WITH_VALUE]
-    actions.append(parser.add_argument("--cfg", "-c", choices=_SHOWN_CONFIGS))
-    actions.append(parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFORMATION))
+    for names, options in _FLAGS.items():
+        parser.add_argument(*names, **options)
     parser.add_argument("overrides", nargs="*")
-    options, unknown = parser.parse_known_intermixed_args(words)
+    given, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         flag = unknown[0].partition("=")[0]
-        known = [action.option_strings[0].removeprefix("--") for action in actions]
+        known = [names[0].removeprefix("--") for names in _FLAGS]
         name = flag.lstrip("-")
         raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
-    if options.package and not options.cfg:
-        raise ConfigError(f"--package={options.package}: goes with --cfg")
-    if options.config_dir == "":
+    if given.package and not given.cfg:
+        raise ConfigError(f"--package={given.package}: goes with --cfg")
+    if given.config_dir == "":
         raise ConfigError("--config-dir=: names no folder")
-    if (config := options.config_name) is not None and config.removesuffix(".yaml") != command:
+    if (config := given.config_name) is not None and config.removesuffix(".yaml") != command:
         instead = f"start python -m {config} instead" if config in COMMANDS else "leave it out"
         raise ConfigError(f"--config-name={config}: python -m {command} composes {command}.yaml: {instead}")
     flags = list(words)
-    for override in options.overrides:
+    for override in given.overrides:
         flags.remove(override)
-    return [*flags, *options.overrides]
+    return [*flags, *given.overrides]
 
 
 def _refuse(message: str) -> NoReturn:
@@ -261,12 +269,10 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 
     finished, failed = {}, []
     for job in sweep.jobs:
-        path = job.run / "result.json"
         try:
-            if path.exists():
-                finished[job.run] = read_result(path)
-            else:
-                failed.append((job, *sweep.error_of(job.run.name)))
+            finished[job.run] = read_result(job.run / "result.json")
+        except FileNotFoundError:
+            failed.append((job, *sweep.error_of(job.run.name)))
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]
@@ -288,8 +294,8 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
         results: finished results by their run directories.
         directory: folder for tables and figures.
     """
-    kept = KeptTables(directory, [*results], command.name)
-    if (earlier := kept.read()) is not None:
+    sources = sources_of_tables(command.name, [*results])
+    if (earlier := kept_text(directory, [*results], sources)) is not None:
         print(printable(earlier, lines=True), end="")
         print("tables and figure are as they were: delete one to make all of them again")
         return 0
@@ -303,7 +309,7 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
                 command.summarise(runs, directory)
         finally:
             print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        replace(kept, directory=directory).keep(printed.getvalue())
+        keep_text(directory, [*results], sources, printed.getvalue())
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:

@@ -31,15 +31,15 @@ from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
 from erasure.store.lease import LeaseLostError
-from erasure.store.regular_files import open_regular
+from erasure.store.regular_files import open_regular, require_plain_folder
 from erasure.threads import threads_for
 from harness.device_and_precision import pick_device
 from harness.interruption import interruptible
+from harness.limits import require_config
 from harness.logger import Logger, example_row
-from harness.result import Result, as_json
+from harness.result import Result, as_json, result_of
 from harness.run_directory import RESULTS_VERSION, Run
 from harness.run_ids import run_id
-from harness.untrusted_runs import believed_result, require_config
 from harness.versions import versions
 from models.any_module import AnyModule
 from models.classifier import Classifier, Model, is_repeatable
@@ -47,7 +47,7 @@ from models.classifier import Classifier, Model, is_repeatable
 log = logging.getLogger(__name__)
 
 Compute = Callable[[Any, Run, Logger], Result]  # takes what is `Prepared`
-Load = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
+Prepare = Callable[[Any], tuple["Prepared[Any]", Compute]]  # takes an `Experiment`
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Experiment(Generic[C_co]):
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: the dataset refuses a value, or `harness.untrusted_runs` would refuse to read it.
+            ValueError: the dataset refuses a value, or `harness.limits` would refuse to read it.
         """
         try:
             require_config(config.plain, command)
@@ -159,12 +159,12 @@ class Experiment(Generic[C_co]):
         return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
     def carry_out(
-        self, load: Load, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
+        self, prepare: Prepare, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
         """Return the result: read it if the run has finished, else start or continue the run.
 
         Args:
-            load: function that loads the data; see `harness.command.Command`.
+            prepare: function that loads the data; see `harness.command.Command`.
             axes: for patterns of W&B metrics, the metric on their x axis.
             group: W&B group, e.g. the sweep.
             wait: whether to wait while another process computes the run; if false, None is returned in that case.
@@ -175,7 +175,7 @@ class Experiment(Generic[C_co]):
             run.tidy()
             return result
         make_folder("runs_dir", self.config.runs_dir)
-        run.require_plain()
+        require_plain_folder(run.directory)
         make_folder("cache_dir", self.config.cache_dir)
         _ = self.device  # a missing device is an error before anything is written
         with interruptible(at_once=True), run.claim(wait=wait) as claimed:
@@ -185,31 +185,24 @@ class Experiment(Generic[C_co]):
                 log.info("%s was finished by another process: nothing to compute", run.id)
                 return result
             try:
-                with self._recorded():
-                    return self._computed(load, axes, group)
+                # the complete configuration, including settings outside the run's identity such as device
+                run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
+                with log_file(run.directory):
+                    self._log_code_changes()
+                    return self._computed(prepare, axes, group)
             except LeaseLostError:  # this process was stopped, or could not write, for too long
                 if (result := run.result) is None:
                     raise
                 log.info("another process has taken over %s and finished it", run.id)
                 return result
+            except BaseException as error:
+                run.fail(error)
+                raise
 
-    @contextlib.contextmanager
-    def _recorded(self) -> Iterator[None]:
-        """Record the start of the run, its log, and the reason if it ends early."""
-        # the complete configuration, including settings outside the run's identity such as device
-        self.run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
-        try:
-            with logged(self.run.directory):
-                self._log_code_changes()
-                yield
-        except BaseException as error:
-            self.run.fail(error)
-            raise
-
-    def _computed(self, load: Load, axes: Mapping[str, str], group: str | None) -> Result:
+    def _computed(self, prepare: Prepare, axes: Mapping[str, str], group: str | None) -> Result:
         """Load the data, compute, and write result.json."""
         started, run, config = time.time(), self.run, self.config.plain
-        prepared, compute = load(self)
+        prepared, compute = prepare(self)
         dataset = prepared.dataset
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         wandb_options = {"id": run.id, "group": group, "job_type": self.command, "tags": names, "config": config}
@@ -222,7 +215,7 @@ class Experiment(Generic[C_co]):
                 computed = compute(prepared, run, logger)
             seconds = run.seconds()
             timed = replace(computed, timing=replace(computed.timing, seconds=seconds, started=started))
-            result = believed_result(as_json(timed), run.directory)  # the same check as in reports
+            result = result_of(as_json(timed))  # the same checks as when it is read
             logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
             logger.result(result)
             run.finish(result)
@@ -337,7 +330,7 @@ def network(experiment: Experiment, section: Options, input_shape: Sequence[int]
 
 
 @contextlib.contextmanager
-def logged(directory: Path) -> Iterator[None]:
+def log_file(directory: Path) -> Iterator[None]:
     """Copy log records, and the traceback of a failure, into log.txt; add the path of this file to the error."""
     path, root = directory / "log.txt", logging.getLogger()
     with open_regular(path, "a") as file:

@@ -1,4 +1,4 @@
-"""Signals that end a run, held back until its state is saved."""
+"""Signals that end a run, held back until its checkpoint is saved."""
 
 import contextlib
 import logging

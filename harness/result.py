@@ -1,23 +1,30 @@
-"""Results of finished runs: result.json is parsed and checked here; `harness.untrusted_runs` adds limits for reports.
+"""Results of finished runs: result.json is read, checked and converted here, whoever wrote it.
 
 Keys are stable. Keys added later have the default None, because older runs lack them; None is not written.
 """
 
+import errno
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from conf import Options
-from conf.commands import COMMANDS, result_type
+from conf.commands import result_type
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
+from harness.limits import require_config, require_plain
 from harness.result_fields import Endings, Final, Part, SharpDrops, Timing, Whole
+from harness.run_ids import command_of, require_run_id
 
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
+_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +58,6 @@ class Result(Part):
     smallest_class: int | None = None
     version: int = VERSION
 
-    def __post_init__(self) -> None:
-        if self.version > VERSION:
-            raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
-        for part in ("dataset", "eraser", "model"):
-            if not isinstance(self.config.get(part), Mapping) or "name" not in self.config[part]:
-                raise ValueError(f"lacks config.{part}.name")
-        for name, values in per_seed(self):
-            if len(values) != len(self.seeds):
-                raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
-
     def named(self, part: str) -> str:
         """Return the name of the dataset, eraser or model."""
         return str(self.config[part]["name"])
@@ -71,6 +68,11 @@ class Result(Part):
         Raises:
             ValueError: a part is missing or contradicts the others; the message names it.
         """
+        if self.version > VERSION:
+            raise ValueError(f"has format version {self.version}, and this code reads up to {VERSION}")
+        for name, values in per_seed(self):
+            if len(values) != len(self.seeds):
+                raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"seeds={self.seeds}: needs at least one, all different")
         if self.num_classes < 2 or self.train_size < 1:
@@ -168,21 +170,12 @@ def as_json(part: Any) -> Any:
     return [as_json(value) for value in part] if isinstance(part, (list, tuple)) else part
 
 
-@functools.cache
-def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def parsed(kind: type[T], values: Any) -> T:
     """Check values from a JSON file, and convert them to a type.
 
     Raises:
         ValueError: keys are missing or wrong; names all missing keys, or the first wrong one.
     """
-    from pydantic import ValidationError
-
     try:
         return _adapter(kind).validate_python(values)
     except ValidationError as error:
@@ -201,43 +194,44 @@ def result_of(values: Options) -> Result:
     Unknown keys are left out.
 
     Raises:
-        ValueError: a field is missing or wrong; the message is one line.
+        ValueError: a field is missing, wrong, beyond `harness.limits` or contradicts others; the message is one line.
     """
-    return parsed(result_type(command_in(values)), values)
-
-
-def command_in(values: Options) -> str:
-    """Return the command that wrote a result.
-
-    Raises:
-        ValueError: it is missing or does not exist, or an earlier version wrote the result.
-    """
+    require_plain(values)
     if "verb" in values:
         raise ValueError("is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it for reports")
-    if (command := str(values.get("command"))) not in COMMANDS:
-        raise ValueError(f"is of the command {command[:LONGEST_ERROR]!r}, not one of {', '.join(COMMANDS)}")
-    return command
-
-
-_REMEDY = "launch the run again, which keeps this file aside"
+    command = str(values.get("command"))
+    require_config(values.get("config"), command)
+    result = parsed(result_type(command), values)
+    result.require_consistent()
+    require_run_id(result.run_id)
+    if command_of(result.run_id) != command:
+        raise ValueError(f"is of the command {command}, and of the run {result.run_id}")
+    return result
 
 
 def read_result(path: Path) -> Result:
-    """Read a finished run's result.json.
+    """Read the result.json of a finished run, which may be untrusted.
 
     Raises:
-        DamagedFileError: the file was not written by a run of this version; says why.
-        ValueError: the file is missing or cannot be opened.
+        FileNotFoundError: the run has not finished.
+        DamagedFileError: the file was not written by the run of this directory, in this version; says why.
+        ValueError: the file cannot be opened.
     """
+    if not os.path.lexists(path):  # also where runs_dir is a file, or its name too long
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))
-        result.require_consistent()
+    except FileNotFoundError:
+        raise
     except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; {_REMEDY}") from error
+        raise DamagedFileError(f"{error}; {remedy}") from error
     except ValueError as error:
-        raise DamagedFileError(f"{path} is no result of this version: {error}; {_REMEDY}") from error
+        raise DamagedFileError(f"{path} is no result of this version: {error}; {remedy}") from error
     except OSError as error:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
         ) from error
+    if result.run_id != path.parent.name:
+        raise DamagedFileError(f"{path} is of the run {result.run_id}: give its directory that name, or {remedy}")
     return result

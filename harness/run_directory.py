@@ -23,8 +23,8 @@ from erasure.store.checked_files import (
     save_tensors,
     write_json,
 )
-from erasure.store.lease import Lease, LeaseLostError
-from erasure.store.regular_files import regular, require_plain_folder
+from erasure.store.lease import Lease
+from erasure.store.regular_files import regular
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
 from harness.run_ids import of_any_code
@@ -100,14 +100,6 @@ class Run:
                 lease.acquire()
                 return True
 
-    def require_plain(self) -> None:
-        """Refuse a directory to which this process should not write, as it may be another user's.
-
-        Raises:
-            ValueError: the directory is or contains a link, or anything else that is neither file nor folder.
-        """
-        require_plain_folder(self.directory)
-
     def require_lease(self) -> None:
         """Check that this process still holds its claim.
 
@@ -127,10 +119,9 @@ class Run:
         if self.directory.is_symlink():
             raise ValueError(f"{self.directory} is a link, which is not followed: move the folder itself there")
         try:
-            result = read_result(path) if os.path.lexists(path := self.directory / RESULT) else None
-        except DamagedFileError:
+            return read_result(self.directory / RESULT)
+        except (FileNotFoundError, DamagedFileError):
             return None
-        return result if result is not None and result.run_id == self.id else None
 
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one only in its code."""
@@ -180,8 +171,6 @@ class Run:
 
         A run is discarded if its configuration or data were refused (ValueError) before anything was computed.
         """
-        if isinstance(error, LeaseLostError):
-            return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         stopped = isinstance(error, KeyboardInterrupt)
         reason = (

@@ -54,8 +54,12 @@ def state_of(directory: Path, now: float) -> State:
         return State("missing")
     except OSError as error:
         return State("failed", f"cannot be read: {error}")
-    if RESULT in names:
-        return _finished(directory / RESULT)
+    try:
+        return State("finished", seconds=read_result(directory / RESULT).timing.seconds or 0.0)
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        return State("failed", str(error)[:_LONGEST_ERROR])
     beat = heartbeat(directory / LOCK) if LOCK in names else None
     if beat is not None and not beat.gone and abs(now - beat.at) <= DEFAULT_STALE_AFTER_S:
         steps = sum(map(is_step, names))  # the command defines steps: a training size, a seed at a size, ...
@@ -117,16 +121,6 @@ def expected_time(runs: Sequence[Path]) -> str:
     runs_text = "one run" if len(known) == 1 else f"{len(known)} runs"
     took_so_far = "as finished runs of their dataset and model took"
     return f"{runs_text}: about {duration(sum(known))} of computing, {took_so_far}{unknown}"
-
-
-def _finished(path: Path) -> State:
-    try:
-        result = read_result(path)
-    except ValueError as error:
-        return State("failed", str(error)[:_LONGEST_ERROR])
-    if result.run_id != path.parent.name:
-        return State("failed", f"its {RESULT} is of the run {result.run_id[:200]}")
-    return State("finished", seconds=result.timing.seconds or 0.0)
 
 
 def read_state(directory: Path) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from harness.run_ids import controls_of
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # options that do not identify a sweep
 REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
-_SHOWN = (".md", ".csv", ".png", ".pdf")
-_COMPUTED = (".json", ".csv", ".safetensors", ".png")
+_SHOWN = (".md", ".csv", ".png", ".pdf", ".safetensors")  # files of tables and figures
 
 
 @dataclass(frozen=True)
@@ -132,52 +131,61 @@ class Sweep:
         return self.directory / f"error-{run}.json"
 
 
-@dataclass(frozen=True)
-class KeptTables:
-    """The printed text on finished runs, stored in tables.json next to their tables and figures.
+def sources_of_tables(command: str, runs: Sequence[Path]) -> str:
+    """Return a digest of what tables of finished runs are made from: results, controls, code and YAML files.
 
-    Attributes:
+    Take it before the tables are made: if a control finishes meanwhile, they are made again the next time.
+
+    Args:
+        command: command of the runs.
+        runs: directories of the runs.
+    """
+    files = [run / "result.json" for run in runs]
+    for folder in {run.parent for run in runs}:  # runs may be compared with controls beside them
+        files += folder.glob(f"{controls_of(command)}/result.json")
+    # packages with code of the tables: mdl's tables have columns of train's
+    packages = ("conf", "harness", *config_of(command).sections())
+    files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
+    # display names, and presets, which name settings
+    files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
+    return _digest(files)
+
+
+def kept_text(directory: Path, runs: Sequence[Path], sources: str) -> str | None:
+    """Return the text printed with the tables and figures in a directory; None if any file has changed since.
+
+    Args:
         directory: folder of the tables and figures.
         runs: directories of the runs.
-        command: command of the runs.
+        sources: `sources_of_tables` of now.
     """
+    try:
+        kept = _read(directory / _TABLES, {"sources": str, "files": str, "printed": str})
+    except (OSError, ValueError):
+        return None
+    return kept["printed"] if (kept["sources"], kept["files"]) == (sources, _files(directory, runs)) else None
 
-    directory: Path
-    runs: Sequence[Path]
-    command: str
 
-    def read(self) -> str | None:
-        """Return the stored text; None if tables, figures, runs, code or YAML files have changed since."""
-        try:
-            kept = _read(self.directory / _TABLES, {"printed": str, "state": str})
-        except (FileNotFoundError, ValueError):
-            return None
-        return kept["printed"] if kept["state"] == self._state() else None
+def keep_text(directory: Path, runs: Sequence[Path], sources: str, printed: str) -> None:
+    """Store the text printed with tables and figures, for `kept_text`, in tables.json beside them."""
+    from erasure.store.checked_files import write_json
 
-    def keep(self, printed: str) -> None:
-        """Store the printed text."""
-        from erasure.store.checked_files import write_json
+    write_json(directory / _TABLES, {"sources": sources, "files": _files(directory, runs), "printed": printed})
 
-        write_json(self.directory / _TABLES, {"state": self._state(), "printed": printed})
 
-    def _state(self) -> str:
-        """Return a digest of sizes and modification times of tables, figures and their source files."""
-        files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
-        files += [path for run in self.runs for path in run.glob("*.*") if path.suffix in _COMPUTED]
-        for folder in {run.parent for run in self.runs}:  # runs may be compared with controls beside them
-            files += folder.glob(f"{controls_of(self.command)}/result.json")
-        # packages with code of the tables: mdl's tables have columns of train's
-        packages = ("conf", "harness", *config_of(self.command).sections())
-        files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
-        # display names, and presets, which name settings
-        files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
-        described = []
-        for path in sorted({*files}):
-            with contextlib.suppress(FileNotFoundError):  # another process has just deleted the steps of its run
-                stat = path.lstat()
-                if path.name != _TABLES:
-                    described.append(f"{path} {stat.st_size} {stat.st_mtime_ns}")
-        return hashlib.sha256("\n".join(described).encode()).hexdigest()
+def _files(directory: Path, runs: Sequence[Path]) -> str:
+    """Return a digest of tables, figures and the runs' curves, scores and bits, from which figures are drawn."""
+    return _digest(path for folder in (directory, *runs) for path in folder.glob("*.*") if path.suffix in _SHOWN)
+
+
+def _digest(files: Iterable[Path]) -> str:
+    """Return a digest of the sizes and modification times of files."""
+    described = []
+    for path in sorted({*files}):
+        with contextlib.suppress(FileNotFoundError):  # another process has just deleted the steps of its run
+            status = path.lstat()
+            described.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
 
 def writable(folder: Path) -> Path:

@@ -51,24 +51,24 @@ def label_code(experiment: "Experiment[MdlConfig]") -> "LabelCode":
     return LabelCode.REPLAY if experiment.config.mdl.code == "replay" else LabelCode.BLOCKS
 
 
-def load(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
+def prepare(experiment: "Experiment[MdlConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's data, and return it with the function that computes the code."""
     from mdl.settings import LabelCode
 
     match label_code(experiment):
         case LabelCode.KERNEL:
             from mdl.kernel_code import code_labels as compute
-            from mdl.kernel_code import load as load_data
+            from mdl.kernel_code import prepare as prepare_data
         case LabelCode.PUBLISHED:
-            from mdl.published_procedure import load as load_data
+            from mdl.published_procedure import prepare as prepare_data
             from mdl.published_procedure import published as compute
         case LabelCode.REPLAY:
-            from mdl.block_code import load as load_data
+            from mdl.block_code import prepare as prepare_data
             from mdl.replay_code import replay as compute
         case LabelCode.BLOCKS:
             from mdl.block_code import code_labels as compute
-            from mdl.block_code import load as load_data
-    return load_data(experiment), compute
+            from mdl.block_code import prepare as prepare_data
+    return prepare_data(experiment), compute
 
 
 def headline(result: "MdlResult") -> str:
@@ -99,7 +99,7 @@ COMMAND = Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
     experiment=experiment,
-    load=load,
+    prepare=prepare,
     headline=headline,
     summarise=summarise,
     axes={"mdl/*": "mdl/n", "loss/*": "loss/epoch"},  # n is the training size

@@ -39,7 +39,7 @@ Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Evaluation], object]
 
 
-def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
+def prepare(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     """Prepare the data and the architecture, once the training sizes are known to fit.
 
     Raises:
@@ -50,7 +50,7 @@ def load(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     sizes = chunk_sizes(len(labels), settings, k)
     if settings.code == "blocks":  # the other scores a network that it trains on all
         warn_of_few(sizes, k)
-    return prepared_training.load(experiment)
+    return prepared_training.prepare(experiment)
 
 
 def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> MdlResult:

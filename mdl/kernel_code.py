@@ -210,7 +210,7 @@ class SeedCoded(Part):
     test_bits: list[float]
 
 
-def load(experiment: Experiment[MdlConfig]) -> PreparedKernel:
+def prepare(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     """Erase the dataset or read it from the cache, and copy it to the device.
 
     Raises:

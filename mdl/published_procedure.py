@@ -89,7 +89,7 @@ def _train_size(images: int) -> int:
     return images - min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * images))
 
 
-def load(experiment: Experiment[MdlConfig]) -> PublishedData:
+def prepare(experiment: Experiment[MdlConfig]) -> PublishedData:
     """Erase the dataset or read it from the cache, and build the network, both in the precision of training.
 
     Raises:

@@ -42,12 +42,12 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     return replace(described, checksums={"sample_info": checksums})
 
 
-def load(experiment: "Experiment[SampleInfoConfig]") -> "tuple[Prepared, Compute]":
+def prepare(experiment: "Experiment[SampleInfoConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's examples, and return them with the function that scores them."""
-    from sample_info.scored_examples import load as load_data
+    from sample_info.scored_examples import prepare as prepare_data
     from sample_info.scores_run import score
 
-    return load_data(experiment), score
+    return prepare_data(experiment), score
 
 
 def headline(result: "InformationResult") -> str:
@@ -87,7 +87,7 @@ COMMAND = Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     experiment=experiment,
-    load=load,
+    prepare=prepare,
     headline=headline,
     summarise=summarise,
 )

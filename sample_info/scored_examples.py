@@ -120,7 +120,7 @@ class Examples(Prepared[SampleInfoConfig]):
         return replace(problem, x=x, held_out=held_out)
 
 
-def load(experiment: Experiment[SampleInfoConfig]) -> Examples:
+def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
     """Erase the dataset, or read it from the cache; choose examples and move them to the device."""
     settings = experiment.config.sample_info
     seed, start = settings.data.seed, settings.initial_weights

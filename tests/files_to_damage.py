@@ -75,10 +75,16 @@ class Format:
     context: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
 
+def _carried_out(runs: Path, cache: Path) -> tuple[Run, Any]:
+    config = composed("mdl", [*_TINY, f"runs_dir={runs}", f"cache_dir={cache}"], MdlConfig)
+    experiment = COMMAND.experiment(config)
+    return experiment.run, experiment.carry_out(COMMAND.prepare, COMMAND.axes)
+
+
 def _finished(place: Path) -> Run:
-    result = COMMAND.carry_out(_config(f"runs_dir={place}", f"cache_dir={place}/cache"))
+    run, _ = _carried_out(place, place / "cache")
     shutil.rmtree(place / "cache")
-    return Run(place, result.run_id)
+    return run
 
 
 def _only(place: Path) -> Path:
@@ -222,22 +228,14 @@ def _write_cifar10(place: Path) -> None:
 _VECTORS = {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": torch.arange(12) % 3}
 
 
-def _config(*overrides: str) -> MdlConfig:
-    return composed("mdl", [*_TINY, *overrides], MdlConfig)
-
-
-def _run_config(place: Path) -> MdlConfig:
-    return _config(f"runs_dir={place}/runs", f"cache_dir={place}/cache")
-
-
 def _write_stopped_run(place: Path) -> None:
     """A run that was killed when all its steps were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
-        COMMAND.carry_out(_run_config(place))
+        _carried_out(place / "runs", place / "cache")
 
 
 def _whole_run(place: Path) -> tuple[str, Any]:
-    result = COMMAND.carry_out(_run_config(place))
+    _, result = _carried_out(place / "runs", place / "cache")
     return "", [result.run_id, result.mdl, result.curve, result.final]
 
 

@@ -10,17 +10,19 @@ from typing import Any
 import torch
 from PIL import Image
 
+from conf.commands import config_of, result_type
 from conf.groups import keys
 from erasure.store.checked_files import read_json, save_tensors, sealed, write_json
 from harness.loss_curves import CurveRow, sharp_drops
-from harness.result import Result, as_json, result_of
+from harness.result import Result, as_json, parsed
 from harness.results.read import StoredRun
 from harness.run_directory import Run
-from harness.run_ids import run_id
+from harness.run_ids import command_of, run_id
 from mdl.online_code import online_code_bits, published_units
 from train.result import TrainResult
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
+MADE_UP = "train-d-control-m-00000000"  # id of a made-up run
 _COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}
 _SIZES = [1024, 4096, 15000, 48976]
 _EXAMPLES, _REMOVED = 1000, (0.0, 0.25, 0.5, 0.75)
@@ -33,14 +35,15 @@ _FINISHED = {
 CERTIFICATE = {"n": 100, "mean_gap": 0.0, "covariance_gap": 0.0, "edit_size": 0.0, "out_of_range": 0.0, "rounding": 0.0}
 
 
-def made_up(run_id: str = "x", **changes: Any) -> Result:
-    """A finished run of `python -m train`; `changes` of result.json's keys."""
+def made_up(run_id: str = "", **changes: Any) -> Result:
+    """A finished run of `mdl` or `train`; `changes` of result.json's keys, and of those of its configuration."""
+    command = changes.setdefault("command", command_of(run_id or MADE_UP))
     seeds = changes.get("seeds", [0])
     per_seed = [1.0 for _ in seeds]
+    config = {part: {"name": name} for part, name in (("dataset", "d"), ("eraser", "control"), ("model", "m"))}
+    config |= {section: {} for section in config_of(command).sections()} | {"seeds": seeds}
     content = {
-        "command": "train",
-        "run_id": run_id,
-        "config": {part: {"name": name} for part, name in (("dataset", "d"), ("eraser", "control"), ("model", "m"))},
+        "run_id": run_id or MADE_UP.replace("train", command),
         "seeds": seeds,
         "num_classes": 10,
         "train_size": 100,
@@ -51,8 +54,17 @@ def made_up(run_id: str = "x", **changes: Any) -> Result:
         "final": {"loss_bits": per_seed, "accuracy": per_seed},
         "label_entropy_bits": 3.3,
         "epochs": [5 for _ in seeds],
+        "mdl": {
+            "bits_per_sample": per_seed,
+            "total_bits": [100.0 for _ in seeds],
+            "published": [published_units([10, 100], [1.0]) for _ in seeds],
+        },
+        "curve": [
+            {"n": n, "ce_next_bits": following, "ce_test_bits": per_seed, "epochs": [5 for _ in seeds]}
+            for n, following in ((10, per_seed), (100, None))
+        ],
     }
-    return result_of(content | changes)
+    return parsed(result_type(command), content | changes | {"config": config | changes.get("config", {})})
 
 
 def write_run(

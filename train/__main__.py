@@ -28,12 +28,12 @@ def experiment(config: "TrainConfig") -> "Experiment[TrainConfig]":
     return described
 
 
-def load(experiment: "Experiment[TrainConfig]") -> "tuple[Prepared, Compute]":
+def prepare(experiment: "Experiment[TrainConfig]") -> "tuple[Prepared, Compute]":
     """Load an experiment's data, and return it with the function that trains."""
-    from train.prepared_training import load as load_data
+    from train.prepared_training import prepare as prepare_data
     from train.whole_split_training import train_on_everything
 
-    return load_data(experiment), train_on_everything
+    return prepare_data(experiment), train_on_everything
 
 
 def headline(result: "TrainResult") -> str:
@@ -66,7 +66,7 @@ COMMAND = Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     experiment=experiment,
-    load=load,
+    prepare=prepare,
     headline=headline,
     summarise=summarise,
     axes={"loss/*": "loss/epoch", "live/*": "live/epoch"},  # live: logged while this process trains

@@ -68,7 +68,7 @@ class PreparedTraining(Prepared[C_co]):
         return step_multiply_adds(self.ensemble, self.stacking.stack, self.data["train"], self.settings)
 
 
-def load(experiment: Experiment[C_co]) -> PreparedTraining[C_co]:
+def prepare(experiment: Experiment[C_co]) -> PreparedTraining[C_co]:
     """Erase the dataset or read it from the cache, copy it to the device, and build the architecture."""
     dataset, settings = erased(experiment), experiment.config.train
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=experiment.source.flip, device=experiment.device)

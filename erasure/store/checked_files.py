@@ -124,13 +124,13 @@ def digest(tensor: Tensor) -> str:
 def file_checksum(path: Path) -> str:
     """Return the SHA-256 of a file, computed once per process while its size, times and inode stay the same."""
     status = path.stat()
-    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
-    return (_sha256 if settled else _sha256.__wrapped__)(path, state)
+    return (_sha256 if settled else _sha256.__wrapped__)(path, stamp)
 
 
 @cache
-def _sha256(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 key of the cached answer
+def _sha256(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001 key of the cached answer
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

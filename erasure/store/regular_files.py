@@ -1,5 +1,6 @@
 """Safe reading of untrusted folders: only regular files of limited size are opened, and links are not followed."""
 
+import contextlib
 import errno
 import math
 import os
@@ -21,31 +22,22 @@ class DamagedFileError(ValueError):
     """A file that was truncated, overwritten or altered."""
 
 
-class IrregularFileError(DamagedFileError):
-    """A file that is not regular or is too large; `reason` states the problem without the path."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is {reason}")
-        self.reason = reason
-
-
 def regular(path: Path, most: float = LARGEST_BYTES) -> Path:
     """Return the path of a regular file of at most `most` bytes, for libraries that open files themselves.
 
     Opening a named pipe never returns, reading /dev/zero never ends, and a link may reveal a file of the reader.
 
     Raises:
-        IrregularFileError: the path is a link or another irregular file, or the file is larger.
+        DamagedFileError: the path is a link or another irregular file, or the file is larger.
         OSError: the file is missing, unreadable, or a folder.
     """
     status = path.lstat()
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
-        raise IrregularFileError(path, f"{kind}, which is not read: put the file itself there")
+        raise DamagedFileError(f"{path} is {_kind(status)}, which is not read: put the file itself there")
     if status.st_size > most:
-        raise IrregularFileError(path, f"too large to be read, {status.st_size:,} bytes: at most {most:,}")
+        raise DamagedFileError(f"{path} is too large to be read, {status.st_size:,} bytes: at most {most:,}")
     return path
 
 
@@ -55,7 +47,7 @@ def open_regular(
     """Open a regular text file of at most `most` bytes for reading, or for appending, which creates a missing file.
 
     Raises:
-        IrregularFileError, OSError: as `regular`.
+        DamagedFileError, OSError: as `regular`.
     """
     if mode == "r" or os.path.lexists(path):
         regular(path, most if mode == "r" else math.inf)
@@ -79,18 +71,22 @@ def require_plain_folder(folder: Path) -> None:
     Writing could otherwise go elsewhere, or wait forever for a reader. A missing folder is accepted.
 
     Raises:
-        IrregularFileError: a link or another irregular file.
+        DamagedFileError: a link or another irregular file.
         OSError: the folder cannot be searched.
     """
     try:
-        with os.scandir(folder) as entries:
-            irregular = [Path(each.path) for each in entries if not _is_plain(each)]
+        names = sorted(os.listdir(folder))  # noqa: PTH208 (pathlib opens it later)
     except FileNotFoundError:
         return
-    for path in [*([folder] if folder.is_symlink() else []), *sorted(irregular)]:
-        kind = _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no regular file")
-        raise IrregularFileError(path, f"{kind}, and is not written through: delete it, or choose another folder")
+    for path in (folder, *(folder / name for name in names)):
+        with contextlib.suppress(FileNotFoundError):  # another process has just deleted its file
+            status = path.lstat()
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                kind = _kind(status)
+                raise DamagedFileError(
+                    f"{path} is {kind}, and is not written through: delete it, or choose another folder"
+                )
 
 
-def _is_plain(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")

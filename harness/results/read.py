@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conf import Options
-from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError
 from harness.loss_curves import LossCurve, read_loss_curves
-from harness.result import Result
+from harness.result import Result, read_result
 from harness.run_directory import RESULT, whole_curves
 from harness.run_ids import command_of, require_run_id
 from harness.run_state import read_state
-from harness.untrusted_runs import Note, believed_result, read_config, run_directories
+from harness.untrusted_runs import Note, read_config, run_directories
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun
         try:
             run = read_run(directory)
         except ValueError as error:
-            note(f"{directory}: {error}")
+            note(str(error))
         else:
             by_id[run.id] = _better(by_id.get(run.id, run), run, note)
     for run in by_id.values():
@@ -110,19 +109,9 @@ def read_run(directory: Path) -> StoredRun:
             contradicts itself.
     """
     try:
-        result = read_json(directory / RESULT)
+        return StoredRun.finished(read_result(directory / RESULT), directory)
     except FileNotFoundError:
         return _unfinished(directory)
-    except (OSError, DamagedFileError) as error:
-        reason = error.strerror if isinstance(error, OSError) else getattr(error, "reason", "edited or damaged")
-        raise ValueError(
-            f"{RESULT} cannot be used ({reason}): launch the run again, which keeps this file aside"
-        ) from error
-    try:
-        believed = believed_result(result, directory)
-    except ValueError as error:
-        raise ValueError(f"{RESULT} {error}") from error
-    return StoredRun.finished(believed, directory)
 
 
 def _unfinished(directory: Path) -> StoredRun:
@@ -132,7 +121,7 @@ def _unfinished(directory: Path) -> StoredRun:
         config = read_config(directory)
     except (OSError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"no result.json, and no configuration ({reason})") from error
+        raise ValueError(f"{directory}: no result.json, and no configuration ({reason})") from error
     try:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):

@@ -160,11 +160,11 @@ class Submitit(SweepLauncher):
         callable_: Any = self  # subclasses define `__call__`
         return DelayedSubmission(callable_, *arguments)
 
-    def _begin(self, state: Any) -> None:
+    def _begin(self, hydra_state: Any) -> None:
         """Restore the launching process's state of Hydra, import path and logging in this process."""
         sys.path.insert(0, str(CONF.parent))  # as in mdl/__main__.py
         show_log(logging.INFO, force=True)
-        Singleton.set_state(state)
+        Singleton.set_state(hydra_state)
         setup_globals()
 
     def _executor(self) -> Any:

@@ -62,10 +62,10 @@ class Local(Submitit):
             if not worker.paths.result_pickle.exists():  # it was killed
                 log.warning("a process ended early: see %s", worker.paths.stderr)
 
-    def __call__(self, device: str, jobs: Sequence[SweepJob], state: Any) -> None:
+    def __call__(self, device: str, jobs: Sequence[SweepJob], hydra_state: Any) -> None:
         """Carry out free jobs of the sweep on the device, in one of the processes."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
-        self._begin(state)
+        self._begin(hydra_state)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         self.carry_out_free(jobs)
 

@@ -58,9 +58,9 @@ class SlurmArray(Submitit):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
                 self.sweep.fail(job.run.name, error, FAILED)
 
-    def __call__(self, job: SweepJob, state: Any) -> None:
+    def __call__(self, job: SweepJob, hydra_state: Any) -> None:
         """Carry out a job in its task; if it fails, the task fails too, so that the cluster records the failure."""
-        self._begin(state)
+        self._begin(hydra_state)
         requeue_on_signals()
         _ = self.carry_out(job, wait=True).return_value  # raises what the job raised
 
@@ -110,7 +110,7 @@ def _max_array_size() -> int:
 def requeue_on_signals() -> None:
     """Requeue the job also on SIGUSR1 and, unless SLURM is ending the job, on SIGTERM; submitit uses one signal.
 
-    While networks are trained, the handler of `harness.interruption` runs first and saves the training's state.
+    While networks are trained, the handler of `harness.interruption` runs first and saves a checkpoint.
     """
     from submitit.core.job_environment import JobEnvironment
 

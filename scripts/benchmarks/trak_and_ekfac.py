@@ -37,7 +37,7 @@ from sample_info.leave_one_out_effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references import cosine, influence
 from sample_info.result import Attribution, Interval
-from sample_info.scored_examples import load
+from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import command_line
@@ -112,7 +112,7 @@ class Study:
                 f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
             )
         tensors, _ = load_tensors(path)
-        self.run_id, self.examples = result.run_id, load(experiment(validate(result.config, SampleInfoConfig)))
+        self.run_id, self.examples = result.run_id, prepare(experiment(validate(result.config, SampleInfoConfig)))
         self.problem = self.examples.problem(seed)
         require_one_output(self.problem)
         self.sets, self.truth, self.single = tensors["left_out"], tensors["outputs"], None

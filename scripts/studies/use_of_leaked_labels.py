@@ -31,7 +31,7 @@ from scripts.erased_dataset_from_overrides import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.device_images import as_trained_on
 from train.ensemble import Weights
-from train.prepared_training import WEIGHTS, PreparedTraining, load
+from train.prepared_training import WEIGHTS, PreparedTraining, prepare
 from train.settings import TrainConfig
 
 _CAPTION = (
@@ -113,7 +113,7 @@ def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
     path = experiment.run.directory / WEIGHTS
     if not path.exists():
         raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")
-    return load(experiment), load_tensors(path)[0]
+    return prepare(experiment), load_tensors(path)[0]
 
 
 def show(chosen: argparse.Namespace) -> int:

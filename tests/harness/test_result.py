@@ -33,8 +33,14 @@ MDL = {
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     for result in (made_up(), made_up(**MDL)):
-        write_json(tmp_path / "result.json", as_json(result))
-        assert read_result(tmp_path / "result.json") == result
+        path = tmp_path / result.run_id / "result.json"
+        path.parent.mkdir()
+        write_json(path, as_json(result))
+        assert read_result(path) == result
+        path.parent.rename(tmp_path / "renamed")
+        with pytest.raises(DamagedFileError, match=f"is of the run {result.run_id}: give its directory that name, or"):
+            read_result(tmp_path / "renamed" / "result.json")
+        (tmp_path / "renamed").rename(path.parent)
     assert "sharp_drop" not in as_json(made_up())  # a key that the run does not have, not one that is null
     assert as_json(made_up(**MDL))["curve"][1]["ce_next_bits"] is None
 
@@ -45,9 +51,12 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ({"seeds": [0, 1, 2]}, "has 1 numbers for 3 seeds"),
         ({"final": {"loss_bits": [1.0]}}, "lacks final.accuracy"),
         ({"label_entropy_bits": "much"}, "label_entropy_bits holds 'much'"),
-        ({"label_entropy_bits": float("nan")}, "label_entropy_bits holds nan: input should be a finite number"),
-        ({"config": {"dataset": {"name": "d"}}}, "lacks config.eraser.name"),
+        ({"label_entropy_bits": float("nan")}, "holds the value nan in label_entropy_bits, which no run writes"),
+        ({"config": {"dataset": {"name": "d"}}}, "config.eraser is None, not a section of options"),
         ({"command": "mld"}, "is of the command 'mld', not one of mdl, train, sample_info"),
+        ({"config": made_up().config | {"logger": "offline"}}, "config.logger is 'offline', not a section of options"),
+        ({"run_id": "../x"}, "'../x' is no run's name"),
+        ({"run_id": "mdl-d-control-m-00000000"}, "is of the command train, and of the run mdl-d-control-m-00000000"),
         ({"verb": "train"}, "is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it"),
         ({"version": VERSION + 1}, "and this code reads up to"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
-from harness.experiment import logged
+from harness.experiment import log_file
 from harness.loss_curves import CurveRow, LossCurve
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
@@ -19,17 +19,17 @@ from harness.results.columns import values
 from harness.results.read import StoredRun
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
-from tests.made_up_runs import made_up
+from tests.made_up_runs import MADE_UP, made_up
 
 
 def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.start("a: 1\n")
     assert run.result is None
     assert run.read_step("100") is None
     run.step("100", lambda: {"loss": 1.5})
-    assert Run(tmp_path, "x").read_step("100") == {"loss": 1.5}
-    run.finish(made_up("x"))
+    assert Run(tmp_path, MADE_UP).read_step("100") == {"loss": 1.5}
+    run.finish(made_up())
     assert run.result == made_up()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
@@ -38,7 +38,7 @@ def test_seconds_are_those_of_all_attempts_at_a_run(tmp_path: Path, monkeypatch:
     """An interrupted run that continues reports the time of all its processes, not that of the last."""
     now = 100.0
     monkeypatch.setattr("harness.run_directory.time.monotonic", lambda: now)
-    first, second = Run(tmp_path, "x"), Run(tmp_path, "x")
+    first, second = Run(tmp_path, MADE_UP), Run(tmp_path, MADE_UP)
     first.start("")
     now += 5
     first.step("10", lambda: {})
@@ -50,12 +50,12 @@ def test_seconds_are_those_of_all_attempts_at_a_run(tmp_path: Path, monkeypatch:
     second.step("20", lambda: {})
     now += 0.5
     assert second.seconds() == pytest.approx(10.5)
-    second.finish(made_up("x"))
+    second.finish(made_up())
     assert sorted(path.name for path in second.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
 def test_curves_are_plain_csv(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
     with (run.directory / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -66,7 +66,7 @@ def test_curves_are_plain_csv(tmp_path: Path) -> None:
 
 
 def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
     run.finish(made_up())
     result = run.result
@@ -88,11 +88,11 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
 
 
 def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
 
     def fail() -> None:
         run.directory.mkdir()
-        with logged(run.directory):
+        with log_file(run.directory):
             logging.getLogger("test").warning("before it broke")
             raise RuntimeError("it broke")
 
@@ -103,7 +103,7 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     assert "Traceback" in text
     assert text.rstrip().endswith("RuntimeError: it broke")
     assert failed.value.__notes__ == [f"traceback in {run.directory / 'log.txt'}"]
-    with pytest.raises(KeyboardInterrupt), logged(run.directory):
+    with pytest.raises(KeyboardInterrupt), log_file(run.directory):
         raise KeyboardInterrupt
     assert (run.directory / "log.txt").read_text() == text
     logging.getLogger("test").warning("after the run")
@@ -113,9 +113,9 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
 NO_RESULT = ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", sealed({"state": "finished"})]
 
 
-@pytest.mark.parametrize("text", [*NO_RESULT, sealed(as_json(made_up("y")))])
+@pytest.mark.parametrize("text", [*NO_RESULT, sealed(as_json(made_up("train-d-leace-m-00000000")))])
 def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_path: Path, text: str, caplog) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.start("a: 1\n")
     (run.directory / "result.json").write_text(text)
     assert run.result is None
@@ -139,7 +139,7 @@ def test_what_is_no_result_is_named_in_one_line(tmp_path: Path, text: str) -> No
 
 
 def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     (run.directory / "result.json").mkdir(parents=True)  # a folder: permissions do not stop root
     with pytest.raises(ValueError, match=r"result\.json cannot be read \(Is a directory\): make it readable"):
         _ = run.result
@@ -147,7 +147,7 @@ def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.step("100", lambda: {"loss": [5.441]})
     path = run.directory / "step-100.json"
     whole = path.read_text()
@@ -165,7 +165,7 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
 
 
 def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
-    first, second, events = Run(tmp_path, "x"), Run(tmp_path, "x"), []
+    first, second, events = Run(tmp_path, MADE_UP), Run(tmp_path, MADE_UP), []
 
     def later() -> None:
         with second.claim():
@@ -177,14 +177,14 @@ def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
         waiting.start()
         time.sleep(0.3)
         events.append("still computing")
-        first.finish(made_up("x"))
+        first.finish(made_up())
     waiting.join()
-    assert events == ["still computing", made_up("x")]
+    assert events == ["still computing", made_up()]
     assert sorted(path.name for path in first.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
 def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
 
     def compute() -> None:
         with run.claim():
@@ -200,7 +200,6 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
             ):
                 with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
                     write()
-            run.fail(LeaseLostError("taken over"))
             assert {path.name: path.read_text() for path in run.directory.iterdir()} == before
 
     compute()
@@ -208,9 +207,9 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
 
 
 def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
+    run = Run(tmp_path, MADE_UP)
     run.start("a: 1\n")
-    run.finish(made_up("x"))
+    run.finish(made_up())
     (run.directory / ".result.json.ab.tmp").mkdir()
     for name in ("step-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
         (run.directory / name).touch()

@@ -10,12 +10,11 @@ import yaml
 
 from conf.groups import choices
 from erasure.store.checked_files import read_json
+from harness.limits import require_config, require_plain
+from harness.result import read_result
 from harness.run_ids import RUN_ID, run_id
 from harness.untrusted_runs import (
-    believed_result,
     read_config,
-    require_config,
-    require_plain,
     run_directories,
 )
 from tests.made_up_runs import write_information_run, write_run
@@ -54,7 +53,7 @@ def test_folders_are_found_in_the_order_of_their_names_and_links_are_not_followe
 def test_what_runs_write_is_believed(tmp_path: Path) -> None:
     for run in (write_run(tmp_path), write_run(tmp_path, "train"), write_information_run(tmp_path)):
         values = read_json(run.directory / "result.json")
-        assert believed_result(values, run.directory).run_id == run.id
+        assert read_result(run.directory / "result.json").run_id == run.id
         assert read_config(run.directory)["eraser"]["name"] == values["config"]["eraser"]["name"]
 
 

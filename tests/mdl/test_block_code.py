@@ -127,5 +127,5 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
 def test_sizes_that_do_not_fit_are_refused_before_an_eraser_is_fitted(words: list[str], tmp_path) -> None:
     asked = ["mdl.num_chunks=600", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", *words]
     with pytest.raises(ValueError, match=r"mdl.num_chunks=600 chunks of at least .* set mdl.num_chunks to at most \d+"):
-        MDL.carry_out(composed("mdl", asked, MdlConfig))
+        MDL.experiment(composed("mdl", asked, MdlConfig)).carry_out(MDL.prepare, MDL.axes)
     assert not [*tmp_path.glob("cache/*")]

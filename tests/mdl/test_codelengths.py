@@ -73,7 +73,8 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
     if validation == "none":
         trained, options["code"] = ["train=quick", "mdl.code=replay"], "replay"
     config = composed("mdl", [*words, *trained, "mdl.num_chunks=3"], MdlConfig)
-    result, experiment = COMMAND.carry_out(config), Experiment.from_config("mdl", config)
+    experiment = COMMAND.experiment(config)
+    result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, MdlResult)
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
@@ -105,9 +106,9 @@ def test_a_network_that_yaml_names_costs_what_it_costs_in_python(tmp_path: Path)
     config, wide = (
         validate({**plain, "model": section | options}, MdlConfig) for options in (dict[str, int](), {"width": 4})
     )
-    experiment = Experiment.from_config("mdl", config)
+    experiment = COMMAND.experiment(config)
     index = split_positions(experiment)["train"].images.numpy()
-    result = COMMAND.carry_out(config)
+    result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, MdlResult)
     code = codelength(X[index], Y[index], lambda: Own(2), **{**QUICK, "seeds": [3, 5]})
     assert code.total_bits == result.mdl.total_bits

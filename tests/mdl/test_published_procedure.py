@@ -24,8 +24,8 @@ from mdl.published_procedure import (
     Examples,
     PublishedTraining,
     initialise,
-    load,
     mean_bits,
+    prepare,
     published,
     published_order,
 )
@@ -230,7 +230,7 @@ def test_validation_and_test_have_no_image_in_common(tmp_path: Path) -> None:
     sizes = ["mdl.num_chunks=2", "mdl.min_chunk=300"]
     learns = ["train=published", "train.precision=float32", "train.warmup_steps=0", "train.max_epochs=3"]
     own = ["model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled", f"cache_dir={tmp_path / 'cache'}"]
-    data = load(Experiment.from_config("mdl", composed("mdl", [*sizes, *learns, *own], MdlConfig)))
+    data = prepare(Experiment.from_config("mdl", composed("mdl", [*sizes, *learns, *own], MdlConfig)))
     order, trained_on = published_order(0, len(data.labels), 0), 300
 
     def losses(name: str, first: int, end: int) -> tuple[Point, str]:

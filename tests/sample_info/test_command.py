@@ -19,7 +19,7 @@ from sample_info import training_problem
 from sample_info.__main__ import COMMAND, experiment
 from sample_info.error_estimates import EstimatedErrors
 from sample_info.linearized.dynamics import LinearizedDynamics
-from sample_info.scored_examples import load
+from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import decisions
 from tests.sample_info.reference_dynamics import coefficients
@@ -78,7 +78,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
 
 def left_out_correct(config: Options, seed: int) -> list[int]:
     """Whether each example's label is found without it: one linearised network after another."""
-    examples = load(experiment(validate(config, SampleInfoConfig)))
+    examples = prepare(experiment(validate(config, SampleInfoConfig)))
     problem = examples.problem(seed)
     kernel = ntk(problem.model, problem.weights, problem.x, problem.held_out).train
     initial = network_outputs(problem.model, problem.weights, problem.x)
@@ -93,7 +93,7 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
 def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
     overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
     with caplog.at_level("INFO"):
-        examples = load(experiment(composed("sample_info", overrides, SampleInfoConfig)))
+        examples = prepare(experiment(composed("sample_info", overrides, SampleInfoConfig)))
     assert (
         f"sample_info.examples=100000: there are {len(examples.x)} training examples, and all are scored" in caplog.text
     )
@@ -206,8 +206,8 @@ def test_adversarial_examples_are_a_group(command) -> None:
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
     config = result["config"]
     options = config["sample_info"]
-    attacked = load(experiment(validate(config, SampleInfoConfig)))
-    plain = load(
+    attacked = prepare(experiment(validate(config, SampleInfoConfig)))
+    plain = prepare(
         experiment(
             validate(
                 config | {"sample_info": {**options, "data": {**options["data"], "adversarial": 0.0, "epsilon": 0.01}}},
@@ -241,7 +241,7 @@ def test_scores_are_those_of_gradient_descent_on_the_weights_and_sgd_stands_besi
     outcome = command(COMMAND, *options)
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
-    problem = load(experiment(validate(result["config"], SampleInfoConfig))).problem(0)
+    problem = prepare(experiment(validate(result["config"], SampleInfoConfig))).problem(0)
     j, j_held_out = (jacobian(problem.model, problem.weights, x)[:, 0] for x in (problem.x, problem.held_out))
     residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
     n, descent = len(residual), problem.descent

@@ -20,7 +20,7 @@ from sample_info.__main__ import COMMAND, experiment
 from sample_info.eraser_fit_without_scored_examples import resolved
 from sample_info.report.tables import tables_of
 from sample_info.result import InformationResult
-from sample_info.scored_examples import load
+from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
 from tests.made_up_runs import stored, write_information_run
 from tests.sample_info import reference_dynamics
@@ -61,7 +61,7 @@ def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command)
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/scores.safetensors")
     stored = load_tensors(path)[0]
-    examples = load(experiment(validate(read_json(path.parent / "result.json")["config"], SampleInfoConfig)))
+    examples = prepare(experiment(validate(read_json(path.parent / "result.json")["config"], SampleInfoConfig)))
     problem = examples.problem(0)
     plain = erased_dataset(
         examples.experiment.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache")
@@ -108,10 +108,10 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     assert result["certificate"]["apart"]["n"] == 100
     assert result["certificate"]["train"]["n"] == 161
     assert result["certificate"]["train"]["covariance_gap"] < 1e-5 < result["certificate"]["apart"]["covariance_gap"]
-    examples = load(experiment(config := validate(result["config"], SampleInfoConfig)))
+    examples = prepare(experiment(config := validate(result["config"], SampleInfoConfig)))
     plain = erased_dataset(examples.experiment.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache"))
     x, z = plain.splits["train"].images, plain.splits["train"].labels
-    whole = load(experiment(replace(config, eraser=keys("eraser", "control"))))
+    whole = prepare(experiment(replace(config, eraser=keys("eraser", "control"))))
     assert torch.equal(examples.index, whole.index)  # the same examples as the control's
     assert torch.equal(examples.labels, whole.labels)
     torch.testing.assert_close(examples.dataset.channel_mean, whole.dataset.channel_mean)

@@ -11,7 +11,7 @@ from sample_info.__main__ import COMMAND, experiment
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.pairwise_files import read_pairwise
-from sample_info.scored_examples import load
+from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
 
 SMALL = ["model.width=32", "sample_info.examples=40", "sample_info.held_out=30", "sample_info.training.steps=200"]
@@ -38,7 +38,7 @@ def test_effects_are_kept_and_scores_are_what_they_were(command, monkeypatch) ->
     assert loss.shape == (30, 40)
     torch.testing.assert_close(outputs.square().sum(-1).mean(0), scores["prediction_change"][0], rtol=1e-12, atol=0)
     config = read_json(the_run("whole") / "result.json")["config"]
-    examples = load(experiment(validate(config, SampleInfoConfig)))
+    examples = prepare(experiment(validate(config, SampleInfoConfig)))
     problem = examples.problem(0)
     network = LinearizedNetwork(problem, problem.kernels())
     trained, without = network.trained_held_out, network.without(torch.arange(40)[:, None])

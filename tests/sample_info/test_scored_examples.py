@@ -5,7 +5,7 @@ import torch
 
 from conf.compose import composed
 from harness.experiment import Experiment
-from sample_info.scored_examples import Examples, capped, flip_labels, load
+from sample_info.scored_examples import Examples, capped, flip_labels, prepare
 from sample_info.settings import SampleInfoConfig
 from sample_info.subgroups import Subgroups
 
@@ -16,7 +16,7 @@ Z = torch.arange(1000) % 5
 def examples(tmp_path) -> Examples:
     chosen = ["model=linear", "eraser=control", "sample_info.examples=30", "sample_info.held_out=20"]
     config = composed("sample_info", [*chosen, f"cache_dir={tmp_path}"], SampleInfoConfig)
-    return load(Experiment.from_config("sample_info", config))
+    return prepare(Experiment.from_config("sample_info", config))
 
 
 def test_what_networks_see_is_standardised_and_can_be_undone(examples: Examples) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from conf.compose import composed
-from harness.experiment import Experiment, split_positions
+from harness.experiment import split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
@@ -34,13 +34,10 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     words += ["sample_info.error_estimate=true", "sample_info.pairwise=true", "sample_info.sgd_batch_size=4"]
     words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
-    result = COMMAND.carry_out(config)
-    directory = tmp_path / "runs" / result.run_id
-    command = pd.read_csv(directory / "scores.csv")
-    where = {
-        name: part.images.numpy()
-        for name, part in split_positions(Experiment.from_config("sample_info", config)).items()
-    }
+    experiment = COMMAND.experiment(config)
+    assert experiment.carry_out(COMMAND.prepare, COMMAND.axes) is not None
+    command = pd.read_csv(experiment.run.directory / "scores.csv")
+    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     train, test = where["train"], where["test"]
     frame = unique_information(
         {"name": "mlp", "width": 16}, X[train], y[train], X[test],
@@ -59,7 +56,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
         assert mine["left_out_label"].astype(str).tolist() == [names[label] for label in rows["left_out_label"]]
         for name in {*numbers} - {"left_out_label"}:
             assert mine[name].tolist() == rows[name].tolist(), name  # True is 1
-        outputs, loss = read_pairwise(directory, int(str(seed)))
+        outputs, loss = read_pairwise(experiment.run.directory, int(str(seed)))
         assert np.array_equal(np.stack([*mine["output_effects"]]), outputs.transpose(0, 1))
         assert np.array_equal(np.stack([*mine["loss_effects"]]), loss.T)
 

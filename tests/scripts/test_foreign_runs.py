@@ -176,7 +176,8 @@ def test_reading_foreign_runs_writes_nothing_hangs_nowhere_and_leaves_none_out_i
         assert sweep(["discard", str(foreign.root)]) == 0
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err
-    assert re.search(r"\b2 finished|\d\d finished", shown.out)
+    (finished,) = re.findall(r"^(\d+) finished runs", shown.out, re.MULTILINE)  # of the report
+    assert f": {finished} finished, " in shown.out  # of the status
     assert foreign.seen() == before
     made = [path for path in sorted(tmp_path.rglob("*")) if path not in everything]
     assert {path.relative_to(tmp_path).parts[0] for path in made} == {"report"}

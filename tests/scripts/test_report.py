@@ -93,9 +93,9 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys, no_fig
     lines = capsys.readouterr().err.splitlines()
     for run, expected in (
         (half, "no result.json: unfinished, shown as incomplete"),
-        (torn, "result.json cannot be used (edited or damaged): launch the run again, which keeps this file aside"),
+        (torn, "; launch the run again, which keeps this file aside"),
         (empty, "no result.json, and no configuration"),
-        (lacking, "result.json lacks certificate"),
+        (lacking, "result.json is no result of this version: lacks certificate; launch the run again"),
         (nats, "mixed units?"),
     ):
         assert [line for line in lines if run.id in line and expected in line], (expected, lines)

@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "result.json is a folder": (lambda o: o.replaced("result.json", Path.mkdir), "Is a directory"),
     "result.json without end": (lambda o: o.replaced("result.json", sparse), "too large to be read"),
     "result.json of brackets": (
-        lambda o: o.replaced("result.json", lambda p: p.write_text("[" * 10**5)), "edited or damaged"),
+        lambda o: o.replaced("result.json", lambda p: p.write_text("[" * 10**5)), "is damaged ("),
     "config.yaml is a pipe": (lambda o: o.replaced("config.yaml", os.mkfifo, o.begun()), NOT_READ),
     "config.yaml is /dev/zero": (lambda o: o.replaced("config.yaml", zero, o.begun()), NOT_READ),
     "config.yaml is a link out": (
@@ -174,11 +174,11 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "a link to a name that is too long": (lambda o: (o.run().directory.parent / "to").symlink_to("x" * 300), ""),
     "a run that is a link out": (lambda o: (o.root / elsewhere(o).name).symlink_to(elsewhere(o)), "not followed"),
     "450 folders within each other": (deep, "cannot be searched (File name too long)"),
-    "an absolute run id": (lambda o: o.edited(o.scored(), run_id=f"{o.outside}/planted"), "is of the run"),
-    "a run id that climbs": (lambda o: o.edited(o.scored(), run_id="../../../outside/planted"), "is of the run"),
+    "an absolute run id": (lambda o: o.edited(o.scored(), run_id=f"{o.outside}/planted"), "is no run's name"),
+    "a run id that climbs": (lambda o: o.edited(o.scored(), run_id="../../../outside/planted"), "is no run's name"),
     "another run's id": (lambda o: o.edited(o.run(), run_id="mdl-digits-leace-mlp-0123456789"), "is of the run"),
     "a name that is no run's": (lambda o: renamed(o, "'; touch x #", "'; touch x #"), "is no run's name"),
-    "a name of bytes": (lambda o: renamed(o, b"mdl-\xff\xfe\x1b[2J"), "is no run's name"),
+    "a name of bytes": (lambda o: renamed(o, b"mdl-\xff\xfe\x1b[2J"), "give its directory that name"),
     "scores.png is a link out": (
         lambda o: o.replaced("scores.png", lambda p: p.symlink_to(o.outside / "secret.png"), o.scored()), ""),
     "scores.png is a pipe": (lambda o: o.replaced("scores.png", os.mkfifo, o.scored()), ""),

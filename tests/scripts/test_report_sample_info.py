@@ -178,7 +178,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_built(runs, no_figures) ->
     for run, said in (
         (cut, "left out of how scores move"),
         (short, "network.train_accuracy has 1 numbers for 2 seeds"),
-        (infinite, "edited or damaged"),
+        (infinite, "is damaged ("),
         (started, "no result.json: unfinished, shown as incomplete"),
     ):
         assert [line for line in problems if run.id in line and said in line], (said, problems)

@@ -16,7 +16,7 @@ from torch import nn
 from conf.check import check
 from conf.compose import composed
 from conf.groups import preset
-from harness.experiment import Experiment, split_positions
+from harness.experiment import split_positions
 from harness.loss_curves import read_loss_curves
 from train import Fitted, fit
 from train.__main__ import COMMAND
@@ -36,7 +36,8 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "logger.mode=disabled", "train=quick"]
     words += [f"cache_dir={tmp_path}/cache", f"runs_dir={tmp_path}/runs", "eraser=control", "model=mlp", "seeds=[3,5]"]
     config = composed("train", words, TrainConfig)
-    result, experiment = COMMAND.carry_out(config), Experiment.from_config("train", config)
+    experiment = COMMAND.experiment(config)
+    result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, TrainResult)
     where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}

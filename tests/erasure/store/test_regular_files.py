@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from erasure.store.checked_files import load_tensors, read_json
 from erasure.store.lease_holder import heartbeat
 from erasure.store.regular_files import (
     DamagedFileError,
-    IrregularFileError,
     open_regular,
     read_regular,
     regular,
@@ -72,14 +72,34 @@ def test_only_regular_files_are_written_to(tmp_path: Path, how: Callable[[Path],
     assert read_regular(folder / "log.txt") == "a\nb\n"
     require_plain_folder(folder)
     how(folder / "other")
-    with pytest.raises(IrregularFileError, match=f"other is {said}"):
+    with pytest.raises(DamagedFileError, match=f"other is {said}"):
         open_regular(folder / "other", "a")
-    with pytest.raises(IrregularFileError, match=f"other is {said}, and is not written through"):
+    with pytest.raises(DamagedFileError, match=f"other is {said}, and is not written through"):
         require_plain_folder(folder)
     (tmp_path / "again").symlink_to(tmp_path / "user")
     (tmp_path / "user").mkdir()
-    with pytest.raises(IrregularFileError, match="again is a link"):
+    with pytest.raises(DamagedFileError, match="again is a link"):
         require_plain_folder(tmp_path / "again")
+
+
+def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            for number in range(20):
+                (tmp_path / f"step-{number}.json").touch()
+            for path in tmp_path.iterdir():
+                path.unlink()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(2000):
+            require_plain_folder(tmp_path)
+    finally:
+        ended.set()
+        other.join()
 
 
 def test_readers_do_not_wait_for_a_pipe(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def entry(*runs: StoredRun) -> pd.DataFrame:
 
 
 def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
-    run = Run(root, f"seeds-{seeds}")
+    run = Run(root, f"train-seeds-{seeds}")
     run.save_curves(
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
     )
@@ -77,7 +77,10 @@ def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
     one = entry(stored_run(tmp_path, [2, 3], [2.0, 3.0]), stored_run(tmp_path, [0, 2], [0.5, 9.0]))
-    assert (sorted(one["seed"]), [*dict.fromkeys(one["run_id"])]) == ([0, 2, 3], ["seeds-[2, 3]", "seeds-[0, 2]"])
+    assert (sorted(one["seed"]), [*dict.fromkeys(one["run_id"])]) == (
+        [0, 2, 3],
+        ["train-seeds-[2, 3]", "train-seeds-[0, 2]"],
+    )
     assert sorted(one["test_loss_bits"]) == [0.5, 2.0, 3.0]
     assert {seed: result.final.loss_bits[s] for seed, (result, s) in members_of(one).items()} == {
         0: 0.5,
