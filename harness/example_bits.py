@@ -53,7 +53,7 @@ class CodedBits:
 
 
 def by_example(values: Tensor, orders: Tensor) -> Tensor:
-    """Return numbers [S, N] in each seed's order of coding, `orders`, at their examples' own places."""
+    """Reorder numbers [S, N] from each seed's order of coding, `orders`, to the order of the examples."""
     return torch.empty_like(values).scatter_(1, orders, values)
 
 
@@ -63,7 +63,7 @@ def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tens
     Args:
         run: the run.
         experiment: its experiment.
-        orders: in which each seed codes the examples, [S, N].
+        orders: the order in which each seed codes the examples, [S, N].
         bits: costs in these orders, [S, N].
         trained_on: numbers of training examples in these orders, [S, N]; see `CodedBits`.
     """
@@ -116,7 +116,7 @@ def _stored_files(
 
 @dataclass(frozen=True)
 class ExampleTensors:
-    """Stored tensors about single examples, and their seeds."""
+    """Stored tensors with one value per example, and their seeds."""
 
     tensors: Mapping[str, Tensor]
     seeds: Sequence[int]

@@ -36,7 +36,7 @@ def require_run_id(name: str) -> None:
 
 
 def command_of(run: str) -> str:
-    """Return the command of a run; the id may be anybody's, and this no command."""
+    """Return the command that a run id begins with; in an untrusted id it may not exist."""
     return run.partition("-")[0]
 
 
@@ -47,10 +47,10 @@ def kind_of(run: str) -> str:
 
 
 def of_any_code(run: str) -> str:
-    """Return the pattern of the ids of runs that differ from this one in their code alone."""
+    """Return a pattern for the ids of runs that differ from this one only in the version of the code."""
     return f"{glob.escape(run.rpartition('-')[0])}-*"
 
 
 def controls_of(command: str) -> str:
-    """Return the pattern of the ids of a command's controls; a network may be called control as well."""
+    """Return a pattern for the ids of a command's controls; it also matches networks called control."""
     return f"{command}-*-control-*"

@@ -82,7 +82,7 @@ def seconds_left(runs: Mapping[str, float], others: Mapping[str, State]) -> list
     """Return the seconds that runs will take: the mean of finished runs of their kind, less what they have taken.
 
     Args:
-        runs: seconds that each has taken, by id. Those of which no run of their kind has finished are left out.
+        runs: seconds that each has taken, by id. Runs are left out if no run of their kind has finished.
         others: states of runs, by id; finished ones count.
     """
     took: dict[str, list[float]] = {}

@@ -204,9 +204,9 @@ def writable(folder: Path) -> Path:
 
 
 def folder_instead(folder: Path, error: OSError) -> Path:
-    """Make a temporary folder for the tables that a folder cannot hold, and name it.
+    """Make a temporary folder for tables that cannot be written to `folder`; print and return its path.
 
-    The runs may have finished all the same, and be somebody else's.
+    Their runs may be complete, and belong to another user.
     """
     instead = Path(tempfile.mkdtemp(prefix="tables-")) / folder.name
     instead.mkdir()

@@ -30,15 +30,19 @@ def attributions(
     settings: ReferenceSettings,
     run: Run,
 ) -> dict[str, Attribution]:
-    """Evaluate our summed effects, our prediction without a whole set, and every method but retraining, by name.
+    """Judge attribution methods by trainings on random halves; return the results by name.
 
-    Our effects are summed for the training on all examples and for one with every example at its mean weight over
-    halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to
-    the run's directory: `left_out` [S, s] and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone`
-    [e] and `alone_outputs` [e, m, k].
+    Judged are all `methods` but retraining; the sums of our effects over a set (`OURS`); the same sums for a training
+    in which each example has its mean weight over halves (`THINNED`); and our prediction of leaving out a whole set
+    (`SETS`). The trainings' results are written to subsets-SEED.safetensors in the run's directory: `left_out` [S, s]
+    and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone` [e] and `alone_outputs` [e, m, k].
 
-    Methods cover all n examples; "retraining" is NaN for examples that were not left out. `wrong` is the mask of wrong
-    labels, [n], or None.
+    Args:
+        network: our linearised network.
+        methods: effects of all n examples, by method; those of retraining are NaN for examples not left out.
+        wrong: mask of wrong labels, [n], or None.
+        settings: options of the references, such as the number of halves.
+        run: where the trainings are stored.
     """
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)

@@ -82,7 +82,7 @@ def _is_array(value: Any) -> bool:
 
 
 def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame in this machine's byte order, as pandas selects and compares in no other."""
+    """Return a frame in this machine's byte order, the only one in which pandas selects and compares."""
     native = [dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype for dtype in frame.dtypes]
     if native == [*frame.dtypes]:
         return frame
@@ -160,7 +160,7 @@ def other_examples(given: Examples, images: Tensor, classes: pd.Index, name: str
 
 
 def unlabelled_examples(x: Any, images: Tensor, name: str) -> LabelledImages:
-    """Return examples of the shape of training images, with labels that mean nothing."""
+    """Return examples of the shape of training images, with placeholders as labels."""
     other = _images_like(images, x, None, name)
     return LabelledImages(other, torch.zeros(len(other), dtype=torch.int64))
 
@@ -210,7 +210,7 @@ def require_seeds(seeds: int | Sequence[int]) -> Sequence[int]:
 
 
 def train_settings(settings: TrainSettings | str, device: str | torch.device) -> TrainSettings:
-    """Return training settings, checked, their precision resolved.
+    """Check training settings, and resolve their precision.
 
     Raises:
         ValueError: settings that are refused.

@@ -51,10 +51,10 @@ class CounterpartRow(NamedTuple):
 
 
 class CounterpartCurves:
-    """Losses of a stack of members on samples, noted at chosen optimiser steps.
+    """Losses of a stack of members on samples, recorded at some optimiser steps.
 
-    These are 0, 1, 2, 4, ... within the first epoch, and the ends of the first ten epochs. After them each chosen
-    epoch is a tenth later than the one before. Nothing random is drawn, and no state of the training is touched.
+    These are steps 0, 1, 2, 4, ... within the first epoch, the ends of the first ten epochs, and then of epochs whose
+    numbers grow by a tenth each time. Nothing random is drawn, and no state of the training is touched.
 
     Attributes:
         samples: by name, `DATA` first; nothing is noted without any.

@@ -76,7 +76,7 @@ def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def with_controls(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], int]:
-    """Return finished runs of a command with the controls that they lack, and how many have none.
+    """Add the missing controls to finished runs of a command; return all runs, and how many have no control.
 
     The control of a run is one among them or, if there is none, the newest of the same data, model, setting, seeds and
     code in the folder that holds it. Its options may differ: the paper's procedure trains erased images at other rates.
