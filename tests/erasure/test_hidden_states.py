@@ -319,7 +319,18 @@ def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, capl
     assert not caplog.messages
     model[0] = late
     fit_layers(model, batches, ["1"], num_classes=2)
-    assert "module 0 is in training mode: dropout changes its states; call model.eval() first" in caplog.text
+    assert "module 0 is in training mode, which changes its states: call model.eval() first" in caplog.text
+
+
+@pytest.mark.parametrize("normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_spectral_norm_in_training_mode_is_reported(normed: Callable[[nn.Module], nn.Module], caplog) -> None:
+    model = nn.Sequential(nn.Linear(4, 4)).eval()
+    normed(model[0])
+    batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+    fit_layers(model, batches, ["0"], num_classes=2)
+    assert not caplog.messages
+    fit_layers(model.train(), batches, ["0"], num_classes=2)  # every pass refines the norm
+    assert "is in training mode" in caplog.text
 
 
 def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:
