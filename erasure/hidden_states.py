@@ -291,7 +291,7 @@ def _selected(
         ValueError: the mask or the concept does not have a value for each example or each token.
     """
     leading = states.shape[:-1] if states.ndim == 3 else states.shape[:1]
-    rows = states.reshape(leading.numel(), -1)
+    rows = states.reshape(leading.numel(), states.shape[len(leading) :].numel())
     known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     if mask is not None:
         values = mask.to(rows.device)

@@ -333,6 +333,15 @@ def test_a_spectral_norm_in_training_mode_is_reported(normed: Callable[[nn.Modul
     assert "is in training mode" in caplog.text
 
 
+def test_an_empty_batch_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).eval()
+    x, z = torch.randn(40, 4), torch.arange(40) % 2
+    expected = fit_layers(model, [(x, z)], ["0", "1"], num_classes=2)
+    erasers = fit_layers(model, [(x[:0], z[:0]), (x, z)], ["0", "1"], num_classes=2)
+    for name, eraser in erasers.items():
+        torch.testing.assert_close(eraser(x[:, :3]), expected[name](x[:, :3]))
+
+
 def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:
     z = torch.arange(20) % 2
     with pytest.raises(ValueError, match=r"0: Conv1d has states \[batch, channels, length\]"):
