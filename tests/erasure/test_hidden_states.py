@@ -342,6 +342,28 @@ def test_an_empty_batch_changes_nothing() -> None:
         torch.testing.assert_close(eraser(x[:, :3]), expected[name](x[:, :3]))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_states_of_padded_texts_are_refused_with_remedies_that_work() -> None:
+    def encoder(**options: Any) -> nn.Module:
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, **options).eval()
+
+    padding = torch.arange(5) >= torch.tensor([5, 3, 4, 2] * 10)[:, None]
+    x, z = torch.randn(40, 5, 8), torch.where(padding, -100, torch.arange(5) % 2)
+    batch = {"src": x, "src_key_padding_mask": padding, "z": z}
+
+    def fitted(model: nn.Module) -> Any:
+        return fit_layers(model, [batch], ["layers.0"], num_classes=2, z="z")["layers.0"]
+
+    with pytest.raises(ValueError, match=r"layers.0: its states are a nested tensor: build .* enable_nested_tensor=F"):
+        fitted(encoder())
+    assert fitted(encoder(enable_nested_tensor=False)).erased_order == 1
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        assert fitted(encoder()).erased_order == 1
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
 def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:
     z = torch.arange(20) % 2
     with pytest.raises(ValueError, match=r"0: Conv1d has states \[batch, channels, length\]"):
