@@ -126,7 +126,7 @@ class ConceptMoments:
         require_range(rows, "x")
         for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
             require_range(part, _label(name, self.concepts))
-        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1).detach()
+        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1)
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self

@@ -104,7 +104,7 @@ def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
     Raises:
         ValueError: another shape, or values that are not finite.
     """
-    values = as_tensor(x, name, examples=True).detach().cpu()
+    values = as_tensor(x, name, examples=True).cpu()
     if values.ndim == 4 and values.shape[3] in (1, 3) and values.shape[1] not in (1, 3):
         raise ValueError(
             f"{name} has shape {list(values.shape)}, which looks like [n, H, W, C]: pass [n, C, H, W], an array's "
