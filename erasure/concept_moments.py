@@ -200,6 +200,11 @@ class ConceptMoments:
             raise ValueError(f"{which} is the same for all examples: there is nothing to erase")
 
     @property
+    def underflows(self) -> Tensor:
+        """Columns of x and z that vary, but by so little that float64 cannot hold the squares, [d + m] booleans."""
+        return self._joint.underflows
+
+    @property
     def n(self) -> int:
         """Number of examples."""
         return self._joint.n

@@ -26,7 +26,7 @@ _WIDER = {
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
+LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -349,7 +349,7 @@ def require_range(values: Tensor, name: str) -> None:
     if not values.is_floating_point() or not values.numel():
         return
     size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
-    if _LEAST < size < _LARGEST:
+    if LEAST < size < _LARGEST:
         return
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
