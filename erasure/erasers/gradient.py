@@ -16,6 +16,7 @@ from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
+from erasure.projection_eraser import made_constant
 from erasure.relaxed_transport import relaxed_transport
 from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
@@ -76,6 +77,7 @@ class GradientEraser(TransductiveEraser):
     eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F of x / unit, and the unit
+    constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance in the fit
     version = 3
 
     def __post_init__(self) -> None:
@@ -147,7 +149,11 @@ class GradientEraser(TransductiveEraser):
         return other
 
     def _moved(self, x: Tensor, z: Tensor) -> Tensor:
-        """Optimise examples [n, d] class by class."""
+        """Optimise examples [n, d] class by class.
+
+        Coordinates that are constant in the fit are set to their means: what L-BFGS leaves of their distance from the
+        end of a range differs between classes.
+        """
         erased = torch.empty_like(x)
         classes = z.unique().tolist()
         for i, j in enumerate(classes):
@@ -160,7 +166,7 @@ class GradientEraser(TransductiveEraser):
                 report_progress(f"gradient erasure of {len(x):,} examples", done, detail)
 
             erased[rows] = self._optimised(images, show).to(erased)
-        return erased
+        return made_constant(erased, self.constant, self.mean.to(erased))
 
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         """Erase one class's examples [n, d]; `show` reports an iteration and its loss."""
@@ -179,6 +185,7 @@ class GradientEraser(TransductiveEraser):
         moments.require_examples()
         total = moments.total
         unit = _unit_of(total)
+        self.constant = tuple((total.diagonal() == 0).nonzero().flatten().tolist())
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
         self.eigenvalues, self.eigenvectors = torch.linalg.eigh(self.covariance)
         self.scales = float(total.trace()) / unit**2, float((total / unit**2).square().sum()), unit

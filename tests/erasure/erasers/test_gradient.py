@@ -85,6 +85,17 @@ def test_held_out_images_are_moved_to_the_training_targets(digits_erasure: Erasu
     assert gaps[1] < 0.2 * gaps[0]
 
 
+def test_pixels_that_never_vary_stay_so_and_tell_no_class(digits_erasure: Erasure) -> None:
+    train, erased = digits_erasure.before["train"], digits_erasure.after["train"]
+    constant = (train.images == train.images[:1]).all(0)
+    assert constant.any()
+    assert torch.equal(erased[:, constant], train.images[:, constant])
+    certificate = digits_erasure.certificate("train", erased)
+    assert certificate.linear_r2 is not None
+    assert certificate.linear_chance is not None
+    assert certificate.linear_r2 < 2 * certificate.linear_chance
+
+
 def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> None:
     x, z = few
     x = x.flatten(1)[:, 18:22]  # pixels that vary in every class
