@@ -1,6 +1,7 @@
 """Gradient-based moment erasure: images are optimised until their class moments nearly agree."""
 
 import copy
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,15 +16,19 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.polar import gram
+from erasure.predictability import linear_prediction
 from erasure.progress import report_progress
 from erasure.projection_eraser import made_constant
 from erasure.relaxed_transport import relaxed_transport
 from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
 
+log = logging.getLogger(__name__)
+
 _ROUNDS = 10  # of the relaxed transport from which L-BFGS starts
 _ORDINARY = -5, 10  # binary exponents of standard deviations for which examples are not rescaled before L-BFGS
 _MARGIN = 1e-3  # distance of the start from the ends of the range, relative to it; a sigmoid has no slope at the ends
+_MOST_LEFT = 2  # times what shuffled labels would let a linear prediction explain
 _LEAST_EDIT = 1e-6  # least weight of the edit, relative to the largest weight; it selects the nearest solution
 
 
@@ -132,9 +137,25 @@ class GradientEraser(TransductiveEraser):
         """Optimise examples [n, d], in their precision, at least float32."""
         self._require_in_range(x)
         if (unit := self._unit()) == 1.0:
-            return self._moved(x, z)
-        moved = self._in_unit(unit)._moved(x.to(torch.promote_types(x.dtype, torch.float32)) / unit, z)
-        return moved.mul_(unit).to(x)
+            moved = self._moved(x, z)
+        else:
+            moved = self._in_unit(unit)._moved(x.to(torch.promote_types(x.dtype, torch.float32)) / unit, z)
+            moved = moved.mul_(unit).to(x)
+        self._warn_of_rest(moved, z)
+        return moved
+
+    def _warn_of_rest(self, erased: Tensor, z: Tensor) -> None:
+        """Log a warning if the edit's weight leaves class means that a linear prediction finds."""
+        if self.range is not None or not self.weights[0]:
+            return
+        moments = ClassMoments(erased.shape[1], self.num_classes, device=self.mean.device, pooled=True)
+        left = linear_prediction(moments.update(erased, z), erased.dtype) if len(erased) else None
+        if left is not None and left.r2 > _MOST_LEFT * left.chance:
+            log.warning(
+                "%s leaves part of the class means, which explain %.2g of the labels' variance linearly (%.2g for "
+                "shuffled labels): raise the first of weights=%s",
+                *(type(self).__name__, left.r2, left.chance, list(self.weights)),
+            )
 
     def _unit(self) -> float:
         """Return the number by which examples are divided while they are optimised."""
