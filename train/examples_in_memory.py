@@ -338,9 +338,11 @@ def _rounded(images: Tensor, shift: Tensor, unit: Tensor) -> Tensor:
 
 def _less(values: Tensor, shift: Tensor) -> Tensor:
     """Return values - shift in float64; exact for integers, which float64 does not hold beyond 2^53."""
-    doubles = values.double()
-    if values.is_floating_point() or bool((doubles.abs() < 2**53).all()):
-        return doubles - shift
+    if values.is_floating_point() or not values.numel():
+        return values.double() - shift
+    least, largest = map(int, values.aminmax())
+    if max(-least, largest) < 2**53:
+        return values.double().sub_(shift)
     high = (shift / 2**32).floor()
     low = shift - high * 2**32
     return ((values.long() >> 32).double() - high) * 2**32 + ((values.long() & (2**32 - 1)).double() - low)
