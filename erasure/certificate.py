@@ -20,6 +20,7 @@ from erasure.inputs import (
 from erasure.moments import ClassMoments
 from erasure.order_spectra import Whitening, whitened_spectra
 from erasure.predictability import linear_prediction, quadratic_prediction
+from erasure.projection_eraser import require_squares
 
 _ORDER_DIRECTIONS, _ORDER_EXAMPLES = 30, 5_000
 _LARGEST_TOLERANCE = 0.01  # class means a hundredth of a standard deviation apart can be learnt
@@ -156,6 +157,7 @@ def certify(
             f"erased has dtype {erased.dtype}: pass the examples in the floating dtype in which they are stored"
         )
     reference = moments_of(original, z) if reference is None else reference
+    require_squares(reference, reference.underflows.tolist())
     total = reference.total
     before, rows = (x.reshape(leading_shape(x, reference.dim).numel(), reference.dim) for x in (original, erased))
     edit = edit_size(before.split(ROWS_AT_ONCE), rows, total)

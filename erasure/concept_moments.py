@@ -126,7 +126,7 @@ class ConceptMoments:
         require_range(rows, "x")
         for name, part in zip(self.concepts, concept.split([*self.concepts.values()], 1), strict=True):
             require_range(part, _label(name, self.concepts))
-        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1).detach()
+        joint = torch.cat([rows.to(device, torch.float64), concept.to(device)], 1)
         self._joint.note_precision(rows.dtype)
         self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
         return self
@@ -198,6 +198,11 @@ class ConceptMoments:
         if not bool((variances > 0).any()):
             which = "z" if names is None else ", ".join(names)
             raise ValueError(f"{which} is the same for all examples: there is nothing to erase")
+
+    @property
+    def underflows(self) -> Tensor:
+        """Columns of x and z that vary, but by so little that float64 cannot hold the squares, [d + m] booleans."""
+        return self._joint.underflows
 
     @property
     def n(self) -> int:

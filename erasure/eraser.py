@@ -123,7 +123,7 @@ class Eraser(ABC):
             return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
         assert labels is not None
-        return cls.fit_examples(rows, labels, moments, **options)
+        return cls.fit_examples(rows.detach(), labels, moments, **options)
 
     @classmethod
     def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
@@ -193,7 +193,7 @@ class Eraser(ABC):
         """
         _require_fields(self)
         require_same_rows(x, z)
-        values = as_tensor(x, "x", examples=True)
+        values = as_tensor(x, "x", examples=True, gradients=True)
         rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")

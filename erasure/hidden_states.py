@@ -10,8 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 from erasure.attached_erasers import Attachment, is_compiled
 from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
@@ -32,7 +30,11 @@ from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
 
-_MODE_MATTERS = (_DropoutNd, _NormBase, nn.RReLU, nn.RNNBase, nn.MultiheadAttention)
+_MODE_MATTERS = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
+    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RReLU, nn.RNNBase, nn.MultiheadAttention,
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +155,9 @@ def fit_layers(
     if training := [
         f"module {name}" if name else "the network"
         for name, one in model.named_modules()
-        if one.training and _depends_on_mode(name, one)
+        if one.training and _depends_on_mode(one)
     ]:
-        log.warning("%s is in training mode: dropout changes its states; call model.eval() first", training[0])
+        log.warning("%s is in training mode, which changes its states: call model.eval() first", training[0])
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     warned = False  # once, not for every module
 
@@ -197,11 +199,11 @@ def fit_layers(
     return erasers
 
 
-def _depends_on_mode(name: str, module: nn.Module) -> bool:
+def _depends_on_mode(module: nn.Module) -> bool:
     """Return whether training mode may change what a module computes; True for modules that torch does not define."""
-    if isinstance(module, _MODE_MATTERS):
+    if isinstance(module, _MODE_MATTERS) or not type(module).__module__.startswith("torch."):
         return True
-    return not (type(module).__module__.startswith("torch.") or "parametrizations" in name.split("."))
+    return any(name.endswith("_u") for name, _ in module.named_buffers(recurse=False))  # a vector of a spectral norm
 
 
 def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
@@ -289,7 +291,7 @@ def _selected(
         ValueError: the mask or the concept does not have a value for each example or each token.
     """
     leading = states.shape[:-1] if states.ndim == 3 else states.shape[:1]
-    rows = states.reshape(leading.numel(), -1)
+    rows = states.reshape(leading.numel(), states.shape[len(leading) :].numel())
     known = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     if mask is not None:
         values = mask.to(rows.device)

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from erasure.dataset import LabelledImages, RawImages, Source
+from erasure.dataset import MISSING_WORDS, LabelledImages, RawImages, Source
 from erasure.datasets.class_subset import ClassSubset
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import fingerprint
 
 log = logging.getLogger(__name__)
 
-_MISSING = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # words for missing labels
 _MOST_NAMES = 5
 
 
@@ -52,7 +51,7 @@ def _loaded(source: Source) -> RawImages:
         shown = ", ".join(empty[:_MOST_NAMES]) + (", …" if len(empty) > _MOST_NAMES else "")
         log.warning("%s: %d of %d classes have no training example: %s", source.name, len(empty), len(classes), shown)
     for name, count in classes:
-        if name in _MISSING:
+        if name in MISSING_WORDS:
             log.warning("%s: class %r has %d training examples: are their labels missing?", source.name, name, count)
     if raw.bounded:
         train, test = ([] if part is None else _digests(part) for part in (raw.train, raw.test))

@@ -26,7 +26,7 @@ _WIDER = {
 _CATEGORIES = ("categor", "enum", "dictionary")
 _NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
-_LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
+LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
 
 Array = TypeVar("Array", Tensor, np.ndarray)  # the output is of the input's kind
 
@@ -39,14 +39,14 @@ def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
     return out
 
 
-def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
+def as_tensor(values: Any, name: str, *, examples: bool = False, gradients: bool = False) -> Tensor:
     """Convert a tensor, an array, a data frame or series, or a list of numbers to a tensor.
 
     Args:
         values: the numbers; an array is not copied where torch can share its memory.
         name: their name in error messages.
-        examples: whether the values are coordinates of examples, through which gradients pass. Labels and concepts may
-            also be categories.
+        examples: whether the values are coordinates of examples. Labels and concepts may also be categories.
+        gradients: whether gradients pass through the result.
 
     Raises:
         ValueError: values that are not plain numbers: masked, missing, dates, categories.
@@ -54,7 +54,7 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        parts = [as_tensor(value, name, examples=examples) for value in values]
+        parts = [as_tensor(value, name, examples=examples, gradients=gradients) for value in values]
         if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
             parts = [part.double() for part in parts]
         values = torch.stack(parts)
@@ -64,7 +64,7 @@ def as_tensor(values: Any, name: str, *, examples: bool = False) -> Tensor:
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
             values = torch.as_tensor(array)
     values = _plain(values, name)
-    return values if examples else values.detach()
+    return values if gradients else values.detach()
 
 
 def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
@@ -349,7 +349,7 @@ def require_range(values: Tensor, name: str) -> None:
     if not values.is_floating_point() or not values.numel():
         return
     size = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
-    if _LEAST < size < _LARGEST:
+    if LEAST < size < _LARGEST:
         return
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
@@ -432,7 +432,7 @@ def labelled_rows(
 def check_batch(
     x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
 ) -> tuple[Tensor, Tensor | None]:
-    """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None.
+    """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None; gradients pass through.
 
     Args:
         x: whole examples [n, ...] of `dim` values each, or vectors [..., dim], as hidden states [batch, tokens, dim].
@@ -447,7 +447,7 @@ def check_batch(
         ValueError: invalid examples or labels; the message names the value, what is allowed and what to change.
     """
     require_same_rows(x, z)
-    x = as_tensor(x, "x", examples=True)
+    x = as_tensor(x, "x", examples=True, gradients=True)
     leading = leading_shape(x, dim)
     rows = x.reshape(leading.numel(), dim)
     if z is None:

@@ -37,7 +37,7 @@ def first_tensor(values: Any, name: str) -> Tensor:
     """Return the first tensor of the input or output of a module: of a tuple, a mapping or a dataclass.
 
     Raises:
-        ValueError: the first value is no tensor of floating numbers; the error calls the module `name`.
+        ValueError: the first value is no ordinary tensor of floating numbers; the error calls the module `name`.
     """
     first = values
     if isinstance(values, Mapping):
@@ -49,6 +49,11 @@ def first_tensor(values: Any, name: str) -> Tensor:
     if not isinstance(first, Tensor) or not first.is_floating_point():
         kind = f"a tensor of {first.dtype}" if isinstance(first, Tensor) else type(first).__name__
         raise ValueError(f"{name}: the first of its states is {kind}, expected floating numbers: name a module within")
+    if first.is_nested:  # which torch.nn.TransformerEncoder makes of padded texts
+        raise ValueError(
+            f"{name}: its states are a nested tensor: build the network with enable_nested_tensor=False, or call "
+            "torch.backends.mha.set_fastpath_enabled(False)"
+        )
     return first
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from erasure.inputs import Array, check_batch, require_labels, require_range, whole_number
+from erasure.inputs import LEAST, Array, check_batch, require_labels, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.moment_files import require_sums
 from erasure.polar import gram
@@ -89,6 +89,14 @@ class Accumulator:
         """Scatter Σ_i (x_i - m_j)(x_i - m_j)ᵀ of each class, [k, d, d] float64; their sum [1, d, d] if pooled."""
         self._flush()
         return self._scatters
+
+    @property
+    def underflows(self) -> Tensor:
+        """Columns that vary, but by so little that float64 cannot hold the squares, [d] booleans."""
+        counts = torch.tensor(self.sizes).to(self.device, non_blocking=True)[:, None]
+        size = torch.stack([self._offsets, self.offsets * (counts > 0)]).abs().amax((0, 1))
+        scatter = self._scatters.diagonal(dim1=1, dim2=2).amax(0)
+        return (size > 0) & (size < LEAST) & (scatter < LEAST**2)
 
     @without_autocast
     def update(self, x: Array, z: Any) -> Self:

@@ -1,6 +1,7 @@
 """Erasers that project: x' = x - (x - m̄) Bᵀ Aᵀ with thin factors, the same for every class."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -63,13 +64,18 @@ def constant_columns(
     """Return the coordinates that vary before erasure, and after it by rounding only, given their variances [d].
 
     Waits once for the device. Logs a warning if no coordinate varies by more than the rounding of the examples.
+
+    Raises:
+        ValueError: see `require_squares`.
     """
     eps, square = torch.finfo(before.dtype).eps, moments.mean.square()
     rounding = 10 * len(before) * eps * before  # as in `CovarianceFactor`, as is the next
     live = before > (32 * eps) ** 2 * square
     noise = 10 * moments.epsilon**2 / 12 * (before + square)
     nothing_left = live.any() & (~live | (after <= torch.maximum(noise, rounding))).all()
-    nothing, *gone = torch.cat([nothing_left[None], (before > 0) & (after <= rounding)]).tolist()
+    flags = torch.cat([nothing_left[None], (before > 0) & (after <= rounding), moments.underflows]).tolist()
+    nothing, gone = flags[0], flags[1 : 1 + len(before)]
+    require_squares(moments, flags[1 + len(before) :])
     if nothing:
         log.warning(
             "%s removes all dimensions in which x varies: every example becomes their mean; erase fewer classes or "
@@ -77,6 +83,14 @@ def constant_columns(
             kind.__name__,
         )
     return tuple(i for i, constant in enumerate(gone) if constant)
+
+
+def require_squares(moments: ClassMoments | ConceptMoments, underflows: Sequence[bool]) -> None:
+    """Raise ValueError if a column of moments varies, but by so little that its squares underflow."""
+    if any(underflows):
+        i = underflows.index(True)
+        column = f"column {i} of x" if i < moments.dim else f"column {i - moments.dim} of z"
+        raise ValueError(f"{column} varies by less than 1e-150, and squares underflow: multiply it, or leave it out")
 
 
 def made_constant(x: Tensor, columns: tuple[int, ...], mean: Tensor) -> Tensor:

@@ -54,4 +54,4 @@ class TransductiveEraser(Eraser):
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
         assert z is not None
-        return self.erase_together(flat, z)
+        return self.erase_together(flat.detach(), z)

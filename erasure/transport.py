@@ -47,7 +47,7 @@ def as_covariances(values: Any, name: str) -> Tensor:
         raise ValueError(f"{name} has shape {list(matrices.shape)}: covariances are square matrices, [..., d, d]")
     matrices = matrices if matrices.is_floating_point() else matrices.double()
     eps = max(torch.finfo(matrices.dtype).eps, _LEAST_EPS)
-    every = matrices.detach().reshape(-1, *matrices.shape[-2:])
+    every = matrices.reshape(-1, *matrices.shape[-2:])
     for i, matrix in enumerate(every):
         if problem := _problem(matrix.double(), eps):
             raise ValueError(f"{name if len(every) == 1 else f'{name}, matrix {i},'} {problem}")

@@ -104,7 +104,7 @@ def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
     Raises:
         ValueError: another shape, or values that are not finite.
     """
-    values = as_tensor(x, name, examples=True).detach().cpu()
+    values = as_tensor(x, name, examples=True).cpu()
     if values.ndim == 4 and values.shape[3] in (1, 3) and values.shape[1] not in (1, 3):
         raise ValueError(
             f"{name} has shape {list(values.shape)}, which looks like [n, H, W, C]: pass [n, C, H, W], an array's "
@@ -338,9 +338,11 @@ def _rounded(images: Tensor, shift: Tensor, unit: Tensor) -> Tensor:
 
 def _less(values: Tensor, shift: Tensor) -> Tensor:
     """Return values - shift in float64; exact for integers, which float64 does not hold beyond 2^53."""
-    doubles = values.double()
-    if values.is_floating_point() or bool((doubles.abs() < 2**53).all()):
-        return doubles - shift
+    if values.is_floating_point() or not values.numel():
+        return values.double() - shift
+    least, largest = map(int, values.aminmax())
+    if max(-least, largest) < 2**53:
+        return values.double().sub_(shift)
     high = (shift / 2**32).floor()
     low = shift - high * 2**32
     return ((values.long() >> 32).double() - high) * 2**32 + ((values.long() & (2**32 - 1)).double() - low)

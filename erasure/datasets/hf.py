@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from erasure.dataset import LabelledImages, MissingDataError, RawImages, Source
+from erasure.dataset import MISSING_WORDS, LabelledImages, MissingDataError, RawImages, Source
 from erasure.datasets import hub_download
 from erasure.fetch_errors import fetching
 from erasure.optional_packages import needs
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _METADATA = {"README.md", "dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 _TABLES = {".arrow", ".csv", ".json", ".jsonl", ".parquet", ".tsv"}
 _METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
-_MARK = "text:"  # prefix that keeps .csv texts such as 007 and NA from being read as numbers or missing values
+_MARK = "text:"  # prefix that keeps .csv texts and labels such as 007 and NA from being read as numbers or missing
 _SPLIT_WORDS = ["train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"]
 _SPLIT_WORD = re.compile(  # in the name of a folder or file, from which `datasets` guesses splits
     rf"(?:^|[-._ 0-9])(?:{'|'.join(_SPLIT_WORDS)})(?:[-._ 0-9]|$)"
@@ -77,14 +77,19 @@ class HuggingFaceTable(Source):
         if both := sorted(data_files.get(self.train_split, set()) & data_files.get(str(self.test_split), set())):
             raise ValueError(f"path={self.path}: {len(both)} files are in both splits: {both[0]} is one")
         inputs, labels, stored = self._read(builder, self.train_split)
+        labels = _typed(labels)
         names = stored or _class_names(labels, f"label_column={self.label_column}")
         train = LabelledImages(inputs, _numbers(labels, names, self._named(self.train_split)))
         named = stored is not None or isinstance(labels[0], str)
+        only_words = named and stored is None
         test = None
         if self.test_split is not None:
             inputs, labels, stored = self._read(builder, self.test_split)
+            labels = _typed(labels, only_words=only_words)
             if named and stored is not None and stored != names:
                 labels = [stored[j] if isinstance(j, int) and 0 <= j < len(stored) else j for j in labels]
+            if only_words and stored is None:
+                labels = [str(j) if isinstance(j, int) else j for j in labels]
             test = LabelledImages(inputs, _numbers(labels, names, self._named(self.test_split)))
         read = {self.train_split: len(train)} | ({} if test is None else {str(self.test_split): len(test)})
         self._warn_of_what_is_left_out(data_files, read)
@@ -108,6 +113,8 @@ class HuggingFaceTable(Source):
             left_by_map = {n for n in checksums if n.endswith(".arrow") and folder / n not in listed}
             checksums = {n: digest for n, digest in checksums.items() if n not in left_by_map}
         described: dict[str, Any] = {"files": checksums, "decoded": image_decoding.VERSION}
+        if any(name.endswith((".csv", ".tsv")) for name in checksums):
+            described["labels"] = "words unless all are numbers"  # a part of them was once read as numbers
         stored = {_stored_names(folder / name, self.label_column) for name in checksums} - {None}
         if len(stored) > 1:
             described["class_names"] = sorted(map(str, stored))
@@ -178,9 +185,12 @@ class HuggingFaceTable(Source):
             if len(stored) > 1:
                 one, other = sorted(map(str, stored))[:2]
                 raise ValueError(f"its files number the classes differently, {one} and {other}: write it again")
-            marked = kind is str and hasattr(builder.config, "converters")  # of .csv files
-            if marked:
-                builder.config.converters = {column: _MARK.__add__}
+            is_csv = hasattr(builder.config, "converters")
+            marked = is_csv and kind is str
+            if is_csv:
+                marks = [column] * marked + [label] * (builder.info.features is None)
+                builder.config.converters = dict.fromkeys(marks, _MARK.__add__)
+                builder.config.keep_default_na, builder.config.na_values = False, [""]  # a class may be called NA
             table: Any = builder.as_streaming_dataset(split=split)
             names = stored.pop() if stored else _names(table.features, label)
             if names is not None and names != _names(
@@ -442,6 +452,26 @@ def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:
     if invalid:
         raise ValueError(f"{where}: {invalid[0]!r} is no class; need whole numbers from 0, words, or named classes")
     return tuple(str(j) for j in range(int(max(labels)) + 1))
+
+
+def _typed(labels: list[Any], *, only_words: bool = False) -> list[Any]:
+    """Return marked labels of .csv files as numbers if all are numbers or missing, and as words otherwise."""
+    if not all(isinstance(label, str) and label.startswith(_MARK) for label in labels):
+        return labels
+    words = [label.removeprefix(_MARK) or None for label in labels]
+    if only_words:
+        return words
+    try:
+        return [None if word is None or word in MISSING_WORDS else _number(word) for word in words]
+    except ValueError:
+        return words
+
+
+def _number(word: str) -> int | float:
+    if "_" in word:  # which Python allows in numbers
+        raise ValueError(word)
+    number = float(word)
+    return int(number) if number.is_integer() else number
 
 
 def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:

@@ -1,6 +1,7 @@
 """Gradient-based moment erasure: images are optimised until their class moments nearly agree."""
 
 import copy
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,14 +16,19 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.polar import gram
+from erasure.predictability import linear_prediction
 from erasure.progress import report_progress
+from erasure.projection_eraser import made_constant
 from erasure.relaxed_transport import relaxed_transport
 from erasure.transductive_eraser import TransductiveEraser
 from erasure.zscore import Preprocessing
 
+log = logging.getLogger(__name__)
+
 _ROUNDS = 10  # of the relaxed transport from which L-BFGS starts
 _ORDINARY = -5, 10  # binary exponents of standard deviations for which examples are not rescaled before L-BFGS
 _MARGIN = 1e-3  # distance of the start from the ends of the range, relative to it; a sigmoid has no slope at the ends
+_MOST_LEFT = 2  # times what shuffled labels would let a linear prediction explain
 _LEAST_EDIT = 1e-6  # least weight of the edit, relative to the largest weight; it selects the nearest solution
 
 
@@ -76,6 +82,7 @@ class GradientEraser(TransductiveEraser):
     eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F of x / unit, and the unit
+    constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance in the fit
     version = 3
 
     def __post_init__(self) -> None:
@@ -130,9 +137,25 @@ class GradientEraser(TransductiveEraser):
         """Optimise examples [n, d], in their precision, at least float32."""
         self._require_in_range(x)
         if (unit := self._unit()) == 1.0:
-            return self._moved(x, z)
-        moved = self._in_unit(unit)._moved(x.to(torch.promote_types(x.dtype, torch.float32)) / unit, z)
-        return moved.mul_(unit).to(x)
+            moved = self._moved(x, z)
+        else:
+            moved = self._in_unit(unit)._moved(x.to(torch.promote_types(x.dtype, torch.float32)) / unit, z)
+            moved = moved.mul_(unit).to(x)
+        self._warn_of_rest(moved, z)
+        return moved
+
+    def _warn_of_rest(self, erased: Tensor, z: Tensor) -> None:
+        """Log a warning if the edit's weight leaves class means that a linear prediction finds."""
+        if self.range is not None or not self.weights[0]:
+            return
+        moments = ClassMoments(erased.shape[1], self.num_classes, device=self.mean.device, pooled=True)
+        left = linear_prediction(moments.update(erased, z), erased.dtype) if len(erased) else None
+        if left is not None and left.r2 > _MOST_LEFT * left.chance:
+            log.warning(
+                "%s leaves part of the class means, which explain %.2g of the labels' variance linearly (%.2g for "
+                "shuffled labels): raise the first of weights=%s",
+                *(type(self).__name__, left.r2, left.chance, list(self.weights)),
+            )
 
     def _unit(self) -> float:
         """Return the number by which examples are divided while they are optimised."""
@@ -147,7 +170,11 @@ class GradientEraser(TransductiveEraser):
         return other
 
     def _moved(self, x: Tensor, z: Tensor) -> Tensor:
-        """Optimise examples [n, d] class by class."""
+        """Optimise examples [n, d] class by class.
+
+        Coordinates that are constant in the fit are set to their means: what L-BFGS leaves of their distance from the
+        end of a range differs between classes.
+        """
         erased = torch.empty_like(x)
         classes = z.unique().tolist()
         for i, j in enumerate(classes):
@@ -160,7 +187,7 @@ class GradientEraser(TransductiveEraser):
                 report_progress(f"gradient erasure of {len(x):,} examples", done, detail)
 
             erased[rows] = self._optimised(images, show).to(erased)
-        return erased
+        return made_constant(erased, self.constant, self.mean.to(erased))
 
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         """Erase one class's examples [n, d]; `show` reports an iteration and its loss."""
@@ -179,6 +206,7 @@ class GradientEraser(TransductiveEraser):
         moments.require_examples()
         total = moments.total
         unit = _unit_of(total)
+        self.constant = tuple((total.diagonal() == 0).nonzero().flatten().tolist())
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
         self.eigenvalues, self.eigenvectors = torch.linalg.eigh(self.covariance)
         self.scales = float(total.trace()) / unit**2, float((total / unit**2).square().sum()), unit

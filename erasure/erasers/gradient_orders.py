@@ -17,6 +17,7 @@ from erasure.inputs import whole_number
 from erasure.moments import ClassMoments
 from erasure.order_spectra import order_spectrum
 from erasure.progress import report_progress
+from erasure.projection_eraser import made_constant
 
 _FLOOR = 1e-4  # relative to tr Σ_xx, added to variances before whitening, so that small variances do not dominate
 _LARGEST_GAP = 1e-4  # relative to the energy of an order; on the digits QLEACE leaves 8e-3, 1,000 iterations 3e-6
@@ -128,7 +129,8 @@ class GradientOrdersEraser(GradientEraser):
         def show(iteration: int, loss: float) -> None:
             report_progress(title, iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")
 
-        return self._minimise(loss, start, show).to(x)
+        moved = self._minimise(loss, start, show)
+        return made_constant(moved, self.constant, moved.mean(0)).to(x)  # rounding would tell the class
 
 
 class _Loss:

@@ -319,7 +319,49 @@ def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, capl
     assert not caplog.messages
     model[0] = late
     fit_layers(model, batches, ["1"], num_classes=2)
-    assert "module 0 is in training mode: dropout changes its states; call model.eval() first" in caplog.text
+    assert "module 0 is in training mode, which changes its states: call model.eval() first" in caplog.text
+
+
+@pytest.mark.parametrize("normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_spectral_norm_in_training_mode_is_reported(normed: Callable[[nn.Module], nn.Module], caplog) -> None:
+    model = nn.Sequential(nn.Linear(4, 4)).eval()
+    normed(model[0])
+    batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+    fit_layers(model, batches, ["0"], num_classes=2)
+    assert not caplog.messages
+    fit_layers(model.train(), batches, ["0"], num_classes=2)  # every pass refines the norm
+    assert "is in training mode" in caplog.text
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).eval()
+    x, z = torch.randn(40, 4), torch.arange(40) % 2
+    expected = fit_layers(model, [(x, z)], ["0", "1"], num_classes=2)
+    erasers = fit_layers(model, [(x[:0], z[:0]), (x, z)], ["0", "1"], num_classes=2)
+    for name, eraser in erasers.items():
+        torch.testing.assert_close(eraser(x[:, :3]), expected[name](x[:, :3]))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_states_of_padded_texts_are_refused_with_remedies_that_work() -> None:
+    def encoder(**options: Any) -> nn.Module:
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, **options).eval()
+
+    padding = torch.arange(5) >= torch.tensor([5, 3, 4, 2] * 10)[:, None]
+    x, z = torch.randn(40, 5, 8), torch.where(padding, -100, torch.arange(5) % 2)
+    batch = {"src": x, "src_key_padding_mask": padding, "z": z}
+
+    def fitted(model: nn.Module) -> Any:
+        return fit_layers(model, [batch], ["layers.0"], num_classes=2, z="z")["layers.0"]
+
+    with pytest.raises(ValueError, match=r"layers.0: its states are a nested tensor: build .* enable_nested_tensor=F"):
+        fitted(encoder())
+    assert fitted(encoder(enable_nested_tensor=False)).erased_order == 1
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        assert fitted(encoder()).erased_order == 1
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
 
 
 def test_modules_whose_states_are_no_vectors_are_refused_and_second_outputs_are_said(caplog) -> None:

@@ -1,6 +1,7 @@
 """Arrays, frames and tensors of every kind, as examples and as concepts (erasure.inputs)."""
 
 import datetime
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from erasure import (
     ClassMoments,
     ConceptMoments,
     Eraser,
+    GradientEraser,
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
@@ -22,6 +24,7 @@ from erasure import (
     SplinceEraser,
     TruncatedQleaceEraser,
     fit_layers,
+    order_spectrum,
 )
 from erasure.certificate import certify
 from erasure.matched_samples import counterpart
@@ -289,3 +292,17 @@ def test_what_is_fitted_in_inference_mode_can_be_used_after_it(tmp_path: Path) -
         eraser(batch, z).sum().backward()
         assert batch.grad is not None
         assert bool(batch.grad.isfinite().all())
+
+
+def test_examples_that_require_gradients_are_fitted_and_measured_without_them() -> None:
+    x, z = torch.tensor(X), torch.tensor(Z)
+    states = x.clone().requires_grad_() * 1.0  # as a network gives them outside torch.no_grad
+    for kind in (QuantileEraser, LeaceEraser):
+        fitted = kind.fit(states, z)
+        assert not any(tensor.requires_grad for tensor in fitted.state_dict().values())
+    moved = GradientEraser(max_iterations=2).fit_transform(states, z)
+    assert torch.equal(moved, GradientEraser(max_iterations=2).fit_transform(x, z))
+    (spectrum,) = order_spectrum(states, z, directions=[2], orders=2)
+    assert not spectrum.shares.requires_grad
+    with warnings.catch_warnings(action="error"):
+        assert certify(states, states, z) == certify(x, x, z)

@@ -258,6 +258,18 @@ def test_a_copy_with_waiting_batches_shares_nothing(copied: Callable[[Any], Any]
     torch.testing.assert_close(moments.total, torch.cov(x[:30].T, correction=0))
 
 
+def test_tiny_values_are_taken_where_the_column_is_constant_or_also_has_others() -> None:
+    x, z = random_data(0)
+    x[:, 0] = 1e-170
+    x[:50, 1] = 1e-170 * torch.rand(50, dtype=torch.float64)
+    moments = ClassMoments(5, 4)  # without examples of the last class
+    for rows in torch.arange(60).split(7):
+        moments.update(x[rows], z[rows])
+    eraser = LeaceEraser.from_moments(moments)
+    means = torch.stack([eraser(x)[z == j].mean(0) for j in range(3)])
+    assert float((means - means[0]).abs().max()) < 1e-12
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_class_without_examples_has_a_mean_of_zero(pooled: bool) -> None:
     x, z = random_data(7)

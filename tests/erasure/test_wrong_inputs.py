@@ -32,6 +32,7 @@ from erasure import (
 from erasure.certificate import certify
 
 X = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+TINY = X * torch.tensor([1.0, 1e-170, 1.0, 1.0], dtype=torch.float64)
 Z = torch.arange(60) % 3
 NAMES = ["a", "b", "c"] * 20
 NETWORK = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
@@ -123,6 +124,18 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "one concept that underflows": (
         lambda: fit(X, {"a": Z, "b": X[:, 0] * 1e-200}),
         r"z\['b'\] has no value above \de-200, and squares underflow",
+    ),
+    "a column that underflows": (
+        lambda: fit(TINY, Z),
+        r"column 1 of x varies by less than 1e-150, and squares underflow: multiply it, or leave it out",
+    ),
+    "a column of a concept that underflows": (
+        lambda: fit(X, TINY[:, :2]),
+        r"column 1 of z varies by less than 1e-150, and squares underflow",
+    ),
+    "a certificate of a column that underflows": (
+        lambda: certify(TINY, X, Z),
+        r"column 1 of x varies by less than 1e-150, and squares underflow",
     ),
     "half a dimension": (lambda: fit(X, Z, dim=4.0), "dim=4.0: give a whole number"),  # pyright: ignore[reportArgumentType]
     "a boolean dimension": (lambda: ConceptMoments(True, 1), "dim=True: give a whole number"),

@@ -112,6 +112,54 @@ def test_texts_of_csv_files_are_read_as_they_are_written(tmp_path: Path, monkeyp
             texts.load()
 
 
+CLASSES = """---
+dataset_info:
+  features:
+  - {name: text, dtype: string}
+  - {name: label, dtype: {class_label: {names: [DE, NA]}}}
+---
+"""
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "names", "numbers"),
+    [
+        (["NA", "DE", "NA"], ["DE", "NA"], ("DE", "NA"), [1, 0, 1, 0, 1]),
+        (["1", "2", "x"], ["1", "2"], ("1", "2", "x"), [0, 1, 2, 0, 1]),  # these words look like positions
+        (["1", "0.0", "1"], ["1", "0"], ("0", "1"), [1, 0, 1, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "README.md"])
+def test_labels_are_words_unless_all_are_numbers(
+    tmp_path: Path, train: list[str], test: list[str], names: tuple[str, ...], numbers: list[int], ending: str
+) -> None:
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    for split, labels in (("train", train), ("test", test)):
+        if ending == "jsonl":
+            read = labels if "x" in labels or "NA" in labels else [int(float(label)) for label in labels]
+            rows = "".join(json.dumps({"text": "good", "label": label}) + "\n" for label in read)
+            (folder / f"{split}.jsonl").write_text(rows)
+        else:
+            (folder / f"{split}.csv").write_text("text,label\n" + "".join(f"good,{label}\n" for label in labels))
+    if ending == "README.md" and "NA" in names:
+        (folder / "README.md").write_text(CLASSES)
+    raw = source(folder, write_glove(tmp_path / "glove.txt")).load()
+    assert raw.class_names == names
+    assert raw.test is not None
+    assert [*raw.train.labels.tolist(), *raw.test.labels.tolist()] == numbers
+
+
+@pytest.mark.parametrize("labels", [["0", "NA", "1"], ["0", "", "1"], ["a", "", "b"]])
+def test_missing_labels_of_csv_files_are_counted(tmp_path: Path, labels: list[str]) -> None:
+    (tmp_path / "labels").mkdir()
+    rows = "".join(f"good,{label}\n" for label in labels)
+    (tmp_path / "labels" / "train.csv").write_text(f"text,label\n{rows}")
+    texts = source(tmp_path / "labels", write_glove(tmp_path / "glove.txt"), test_split=None)
+    with pytest.raises(ValueError, match="label_column=label: 1 of 3 labels are missing"):
+        texts.load()
+
+
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
     write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
     plain = source(tmp_path / "imdb", write_glove(tmp_path / "plain.txt"))

@@ -85,6 +85,17 @@ def test_held_out_images_are_moved_to_the_training_targets(digits_erasure: Erasu
     assert gaps[1] < 0.2 * gaps[0]
 
 
+def test_pixels_that_never_vary_stay_so_and_tell_no_class(digits_erasure: Erasure) -> None:
+    train, erased = digits_erasure.before["train"], digits_erasure.after["train"]
+    constant = (train.images == train.images[:1]).all(0)
+    assert constant.any()
+    assert torch.equal(erased[:, constant], train.images[:, constant])
+    certificate = digits_erasure.certificate("train", erased)
+    assert certificate.linear_r2 is not None
+    assert certificate.linear_chance is not None
+    assert certificate.linear_r2 < 2 * certificate.linear_chance
+
+
 def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> None:
     x, z = few
     x = x.flatten(1)[:, 18:22]  # pixels that vary in every class
@@ -94,6 +105,24 @@ def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> No
     exact = barycenter(moments.covariances, moments.weights, tolerance=1e-12).covariance
     # an excess of 1e-6, of which the covariance's error is about the root
     torch.testing.assert_close(eraser.covariance, exact, rtol=0, atol=3e-3 * float(exact.trace()))
+
+
+def test_means_that_the_weights_leave_are_reported_where_they_can_be_found(caplog) -> None:
+    z = torch.arange(200) % 2
+    x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    GradientEraser().fit_transform(x + 2 * z[:, None], z)
+    far = x + 1000 * z[:, None]
+    GradientEraser(weights=(0.0, 24.0, 1.0)).fit_transform(far, z)  # which asks for no equal means
+    assert not caplog.messages
+    left = certify(far, GradientEraser().fit_transform(far, z), z)
+    assert isinstance(left, Certificate)
+    assert left.linear_r2 is not None
+    assert left.linear_r2 > 0.5
+    assert f"which explain {left.linear_r2:.2g} of the labels' variance linearly (0.015 for shuffled" in caplog.text
+    assert "raise the first of weights=[150.0, 24.0, 1.0]" in caplog.text
+    caplog.clear()
+    GradientEraser(weights=(1e6, 24.0, 1.0)).fit_transform(far, z)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("kind", [GradientEraser, GradientOrdersEraser])

@@ -89,6 +89,15 @@ def test_a_planted_third_moment_is_erased_where_qleace_leaves_it() -> None:
     assert torch.equal(erased, again)
 
 
+def test_pixels_that_never_vary_stay_so(digits: tuple[Tensor, Tensor]) -> None:
+    x, z = 0.1 + digits[0][:300].flatten(1).float(), digits[1][:300]
+    erased = GradientOrdersEraser(max_iterations=5).fit_transform(x, z)
+    constant = (x == x[0]).all(0)
+    assert constant.any()
+    assert torch.equal(erased[:, constant], erased[:1, constant].expand(300, -1))
+    torch.testing.assert_close(erased[:, constant], x[:, constant])
+
+
 def test_examples_that_lack_a_class_or_are_none_are_moved_all_the_same() -> None:
     x, z = planted(300)
     eraser = eraser_of()
