@@ -14,6 +14,7 @@ K = TypeVar("K")
 
 
 LEVEL = 0.05
+_SAME = 1e-12  # standard error of equal differences, which differ by rounding, relative to their mean
 
 
 def compression(bits_per_label: Sequence[float], num_classes: int) -> float:
@@ -65,8 +66,9 @@ class Difference:
     Attributes:
         mean: mean over seeds.
         standard_error: standard error over seeds; None for one seed.
-        p_value: two-sided p-value of Student's t with S - 1 degrees of freedom; NaN for one seed. `holm` corrects it
-            for the other differences in its table.
+        p_value: two-sided p-value of Student's t with S - 1 degrees of freedom; NaN for one seed, and if all seeds have
+            the same difference, as after one computation that does not depend on seeds. `holm` corrects it for the
+            other differences in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None if unknown.
         seeds: number of paired seeds.
     """
@@ -115,15 +117,17 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
     error = stdev(differences) / math.sqrt(len(differences))
     from scipy.special import stdtr  # imported here because a launch of a finished run does not need it
 
-    t = abs(middle) / error if error else math.inf if middle else 0.0
+    if error <= _SAME * abs(middle):
+        return Difference(middle, error, math.nan if middle else 1.0, test_error, len(differences))
+    t = abs(middle) / error
     return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error, len(differences))
 
 
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
     """Return differences with p-values corrected by Holm's method (1979), which controls the family-wise error.
 
-    A family is a column of a table, i.e. all differences of one measure. Differences of a single seed are not tested
-    and do not count.
+    A family is a column of a table, i.e. all differences of one measure. Differences whose p-value is NaN are not
+    tested and do not count.
     """
     corrected, largest = dict(differences), 0.0
     tested = [key for key, difference in differences.items() if not math.isnan(difference.p_value)]

@@ -143,8 +143,8 @@ def sources_of_tables(command: str, runs: Sequence[Path]) -> str:
     files = [run / "result.json" for run in runs]
     for folder in {run.parent for run in runs}:  # runs may be compared with controls beside them
         files += folder.glob(f"{controls_of(command)}/result.json")
-    # packages with code of the tables: mdl's tables have columns of train's
-    packages = ("conf", "harness", *config_of(command).sections())
+    # packages with code of the tables: mdl's tables have columns of train's, and notes of erasers
+    packages = ("conf", "erasure", "harness", *config_of(command).sections())
     files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
     # display names, and presets, which name settings
     files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]

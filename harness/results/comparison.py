@@ -143,7 +143,7 @@ def compare(
         `difference`, the mean difference to the baseline, and its `standard_error` over seeds;
         `p_value` of Student's t, two-sided, and `p_holm`, corrected for all rows (Holm 1979); both are missing for one
         seed, which is not tested;
-        `significant` (p_holm ≤ 0.05) and `backfires` (significantly below the baseline);
+        `significant` (p_holm ≤ 0.05) and `backfires` (significantly below the baseline, accuracies above it);
         `error_over_examples`, the bootstrap's standard error over test examples, if value is "test_loss_bits" and the
         runs stored their losses.
         The difference is missing, and `paired_seeds` is 0, for the baseline itself, if no seed is shared, and if code
@@ -189,8 +189,10 @@ def compare(
             "std": values.std,
             **{name: getattr(difference, of) for name, of in DIFFERENCE_FIELDS.items()},
         }
-        uncorrected = {"p_value": raw.get(key, _UNKNOWN).p_value}
-        rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers, **uncorrected})
+        numbers["p_value"] = raw.get(key, _UNKNOWN).p_value
+        if "accuracy" in value:
+            numbers["backfires"] = difference.significant and difference.mean > 0
+        rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers})
     floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN
     names = [name for name in map(str, measured) if not (name.startswith("certificate.") or name.endswith(".name"))]
     varied = [name for name in names if ("." in name or name == "train_size") and _varies(rows, name)]

@@ -27,7 +27,7 @@ _NOTE = (
     "Order: first the examples whose label the network contradicts when trained without them, with several seeds those "
     "that the most networks contradict; then by SI, what the example tells the weights that the others do not, mean "
     "over seeds. Label: as the network was given it. Predicted: by most of the networks that were trained without the "
-    "example. All examples: scores.csv."
+    "example. scores.csv has all examples, in the order of the dataset."
 )
 _REMARK = "Wrong labels come first, and so do rare examples."
 

@@ -85,8 +85,11 @@ def test_one_seed_is_not_tested_and_makes_no_other_p_value_larger() -> None:
 
 
 def test_a_run_that_ends_significantly_below_the_control_backfires() -> None:
-    assert row_of(compare(frame(bits_per_label=[3.0, 4.0, 5.0, 4.0, 3.0, 2.0])))["backfires"]
-    assert not row_of(compare(frame(bits_per_label=[2.0, 3.0, 4.0, 5.0, 4.0, 3.0])))["backfires"]
+    lower, higher = [3.0, 4.0, 5.0, 4.01, 3.0, 2.0], [2.0, 3.0, 4.0, 5.01, 4.0, 3.0]
+    assert row_of(compare(frame(bits_per_label=lower)))["backfires"]
+    assert not row_of(compare(frame(bits_per_label=higher)))["backfires"]
+    assert not row_of(compare(frame(accuracy=lower), "accuracy"))["backfires"]
+    assert row_of(compare(frame(accuracy=higher), "accuracy"))["backfires"]
 
 
 def test_only_common_seeds_are_compared_and_one_has_no_error() -> None:
