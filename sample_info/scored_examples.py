@@ -135,8 +135,8 @@ def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
     if len(chosen) < settings.examples:
         log.info(
             "sample_info.examples=%d: there are %d training examples, and all are scored; %d validation and %d test "
-            "examples are not (fewer with dataset.validation_size=1 and a folder test/ or a smaller dataset.test_fraction; "
-            "none with unique_information in Python)",
+            "examples are not (fewer with dataset.validation_size=1, and with a folder test/ or a smaller "
+            "dataset.test_fraction; none with unique_information in Python)",
             settings.examples, len(chosen), len(numbered["validation"].labels), len(numbered["test"].labels),
         )  # fmt: skip
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
