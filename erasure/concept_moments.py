@@ -38,7 +38,7 @@ SINGLE = "z"  # name of a concept without a name
 
 
 class NeedsClassesError(AttributeError, ValueError):
-    """A statistic of classes that the moments of a concept without classes do not have."""
+    """A statistic of classes was asked of a concept without classes."""
 
 
 class ConceptMoments:

@@ -107,7 +107,7 @@ def fit_layers(
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). The batches wait at each module until
     the eraser there is fitted, with their states in memory. If there is no room for them, or a skip connection bypasses
-    them, a pass starts from the input of the network again. All passes start from the input if a module changes an
+    the module, a pass starts from the input of the network again. All passes start there if a module changes an
     attribute or a buffer of its own, or if the first batch's states differ in a final pass through the whole network.
 
     Args:

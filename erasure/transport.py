@@ -123,8 +123,8 @@ def barycenter(
         covariances: [k, d, d].
         weights: λ, [k] numbers, not negative; normalised to sum to one; equal by default.
         tolerance: excess of the objective at which to stop, relative to the variance. The objective is flat at its
-            minimum, so the relative error of S is about the square root of the tolerance: 1e-8 by default, and 1e-4 to
-            1e-5 for a tolerance of 1e-9. The default is the least that rounding allows even at condition numbers of
+            minimum, so the relative error of S is about the square root of the tolerance: 1e-4 to 1e-5 at 1e-9, and
+            1e-8 at the default. The default is the least that rounding allows even at condition numbers of
             1e10.
         max_rounds: maximum number of rounds; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
 

@@ -217,8 +217,12 @@ def read_result(path: Path) -> Result:
         DamagedFileError: the file was not written by the run of this directory, in this version; says why.
         ValueError: the file cannot be opened.
     """
-    if not os.path.lexists(path):  # also where runs_dir is a file, or its name too long
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    try:
+        path.lstat()
+    except PermissionError:
+        pass  # said below
+    except OSError as error:  # also where runs_dir is a file, or its name too long
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))
@@ -232,6 +236,6 @@ def read_result(path: Path) -> Result:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
         ) from error
-    if result.run_id != path.parent.name:
+    if result.run_id != path.absolute().parent.name:
         raise DamagedFileError(f"{path} is of the run {result.run_id}: give its directory that name, or {remedy}")
     return result

@@ -79,7 +79,7 @@ def state_of(directory: Path, now: float) -> State:
 
 
 def seconds_left(runs: Mapping[str, float], others: Mapping[str, State]) -> list[float]:
-    """Return the seconds that runs will take: the mean of finished runs of their kind, less what they have taken.
+    """Return each run's remaining seconds: the mean of finished runs of its kind, less what it has taken.
 
     Args:
         runs: seconds that each has taken, by id. Runs are left out if no run of their kind has finished.

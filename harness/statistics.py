@@ -28,7 +28,7 @@ def seeds_text(count: int) -> str:
 
 
 def deviation_over(counts: Iterable[int]) -> list[str]:
-    """Return the footnote on the seeds of a table's standard deviations, or an empty list if every run has one seed."""
+    """Return a list with the footnote on the seeds behind a table's ±; empty if every run has one seed."""
     several = sorted({*counts} - {0, 1})
     if not several:
         return []

@@ -175,7 +175,7 @@ def block_code(
 
     Args:
         ensemble: the architecture.
-        data: splits on the device: "train" and "test", and "validation" unless part of each training set stops it.
+        data: splits on the device: "train" and "test", and "validation" unless it is cut from each training set.
         num_classes: k.
         seeds: one per member.
         training: how to train.

@@ -69,7 +69,7 @@ def cosine(kernels: Kernels, residual: Tensor) -> Effects:
     """Return the change of held-out outputs by a step of length 1 along -∇ ½‖f_w(x_i) - y_i‖² (Charpiat et al. 2019).
 
     It equals the cosine of the gradients times the length of the held-out output's gradient, which does not affect
-    ranks over trainings. Weight changes are NaN.
+    the ranks of training examples. Weight changes are NaN.
     """
     n, k = residual.shape
     blocks = kernels.train.view(n, k, n, k).diagonal(dim1=0, dim2=2)  # [k, k, n]

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from harness.result import Result
 from harness.result_fields import Number, Part, Share, Whole
+
+Order = Literal["bottom", "bottom_iterative", "top", "random"]  # in which summaries drop examples
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}  # display names
 
@@ -140,6 +142,10 @@ class SummaryCurves(Part):
             ValueError: a curve is incomplete; the message names its order.
         """
         fractions = len(self.removed)
+        if unknown := {*self.accuracy} - {*get_args(Order)}:
+            raise ValueError(
+                f"summaries.accuracy: no orders {sorted(unknown)!s:.60}: one of {', '.join(get_args(Order))}"
+            )
         if {*self.accuracy} != {*self.classes_left}:
             raise ValueError("summaries: accuracy and classes_left are of different orders")
         for name in ("accuracy", "classes_left"):

@@ -35,7 +35,7 @@ def retrained(
     """Return effects on test inputs [m, ...] of training without each of `sets` [b, s], on the CPU.
 
     Trains on all examples, then on what each set leaves, as many networks at a time as memory holds. Each such stack is
-    a step of this name and its first set.
+    a step, named by `name` and its first set.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.

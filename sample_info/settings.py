@@ -13,9 +13,9 @@ from conf.schema import Config
 from conf.unread_options import no_effect
 from sample_info.eraser_fit_without_scored_examples import EraserFit
 from sample_info.linearized.descent import LinearizedDescent
+from sample_info.result import Order
 
 _DIGITS = ("digits", "mnist", "svhn")  # datasets on which two classes are scored by default, as in the paper
-Order = Literal["bottom", "bottom_iterative", "top", "random"]
 Reference = Literal["retraining", "influence", "cosine", "subsets"]
 
 

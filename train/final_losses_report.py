@@ -30,11 +30,11 @@ from harness.results.columns import (
     first,
     incomplete_remarks,
     members_of,
+    names_of,
     runs_of,
     seeds_of,
     spread,
     values,
-    who,
     word,
 )
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
@@ -82,7 +82,7 @@ FINALS = (
         "below control", "crossing", "",
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
-        fields={}, trainings=("coding", "final"),
+        fields={}, trainings=("coding", "final"), order_by="crossing_size",
     ),
     *csv_only("crossing_size", "crossing_epoch"),
     Column(
@@ -197,7 +197,8 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
     sentences = []
     for kind in dict.fromkeys(kind for column in shown for kind in column.trainings):
         for count, happened in _HAPPENED.items():
-            of = [f"{who(row, rows)}: in {number}" for row in rows if (number := first(row, f"{kind}_{count}"))]
+            named = zip(names_of(rows), rows, strict=True)
+            of = [f"{name}: in {number}" for name, row in named if (number := first(row, f"{kind}_{count}"))]
             sentences += [f"{'; '.join(of)} {_REMARKED[kind]} {happened}."] if of else []
     return sentences
 

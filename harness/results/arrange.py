@@ -68,7 +68,9 @@ def with_values(frame: pd.DataFrame, values_of: Callable[[Row, Row | None], Mapp
     """Return a table's frame with further columns, computed from each row and the control of its model."""
     rows = rows_of(frame)
     controls = controls_of(rows)
-    return pd.concat([row.assign(**values_of(row, controls.get(first(row, "model")))) for row in rows])
+    added = [pd.DataFrame(values_of(row, controls.get(first(row, "model"))), row.index, dtype=object) for row in rows]
+    columns = pd.concat(added) if added else pd.DataFrame()
+    return frame.assign(**{str(name): columns[name] for name in columns})
 
 
 def panels_of(frame: pd.DataFrame) -> list[tuple[str, list[Row]]]:
@@ -135,15 +137,19 @@ def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, S
     by_start = sorted(placed, key=lambda one: one[2].started)
     of_seeds = {(model, eraser, *run.seeds): run for model, eraser, run in by_start}
     of_row = {(model, eraser): run for model, eraser, run in by_start}
-    kept = []
+    kept, seen = [], dict[tuple[Label, Label], set[int]]()
     for model, eraser, run in placed:
         newest = of_row[model, eraser]
         if (other := of_seeds[model, eraser, *run.seeds]) is not run:
             note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
         elif changed := changed_code(run.code, newest.code):
             note(f"{run.directory}: left out: {newest.id} is newer, and the code of {', '.join(changed)} has changed")
+        elif run.result is not None and {*run.seeds} <= seen.setdefault((model, eraser), set()):
+            note(f"{run.directory}: left out: other runs of the same configuration have its seeds")
         else:
             kept.append((model, eraser, run))
+            if run.result is not None:
+                seen[model, eraser] |= {*run.seeds}
     return kept
 
 

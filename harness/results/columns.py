@@ -37,6 +37,7 @@ class Column:
         compared: for differences, the compared value and `by`: "eraser" for differences to the control of the same
             model, "model" for differences to the first finished model under the same eraser. The function
             `harness.results.arrange.with_differences` adds them to a frame.
+        order_by: key of the number that orders rows; by default the first number in CSV.
     """
 
     heading: str
@@ -48,6 +49,7 @@ class Column:
     fields: Mapping[str, str] | None = None
     trainings: Sequence[Literal["coding", "final"]] = field(default=(), kw_only=True)
     compared: tuple[str, By] | None = field(default=None, kw_only=True)
+    order_by: str = field(default="", kw_only=True)
 
     def text(self, row: Row) -> str:
         """Return a row's cell; empty if the value is unknown."""
@@ -66,8 +68,11 @@ class Column:
         return {name: getattr(value, attribute, None) for name, attribute in self.fields.items()}
 
     def key(self, row: Row) -> float | None:
-        """Return the number that orders a row in this column; None if its text orders it."""
-        numbers = (one for one in self.record(row).values() if isinstance(one, int | float) and type(one) is not bool)
+        """Return the number that orders a row in this column; None if its text orders it, or if it is empty."""
+        if not self.text(row):
+            return None
+        ordering = values(row, self.order_by) if self.order_by else self.record(row).values()
+        numbers = (one for one in ordering if isinstance(one, int | float) and type(one) is not bool)
         return next(filter(math.isfinite, numbers), None)
 
 
@@ -128,13 +133,14 @@ def members_of(row: Row) -> dict[int, tuple[Any, int]]:
     return {seed: (run.result, position) for seed, run, position in lines if run.result is not None}
 
 
-def who(row: Row, rows: Sequence[Row]) -> str:
-    """Return a row's eraser, preceded by dataset and model where rows differ in them."""
-    several = [part for part in ("dataset", "model") if len({first(one, part) for one in rows}) > 1]
-    return ", ".join(first(row, part).display for part in (*several, "eraser"))
+def names_of(rows: Sequence[Row]) -> list[str]:
+    """Return each row's eraser, preceded by dataset and model where rows differ in them."""
+    several = [part for part in ("dataset", "model") if len({first(row, part) for row in rows}) > 1]
+    return [", ".join(first(row, part).display for part in (*several, "eraser")) for row in rows]
 
 
 def incomplete_remarks(rows: Sequence[Row]) -> list[str]:
     """Return a remark on rows without a result or with fewer seeds than other rows of the model."""
-    unfinished = [f"{who(row, rows)} ({missing})" for row in rows if (missing := first(row, "incomplete"))]
+    named = zip(names_of(rows), rows, strict=True)
+    unfinished = [f"{name} ({missing})" for name, row in named if (missing := first(row, "incomplete"))]
     return [f"Not finished: {'; '.join(unfinished)}."] if unfinished else []

@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from conf.compose import composed
 from erasure.store.checked_files import DamagedFileError, sealed
 from erasure.store.lease import Lease, LeaseLostError
-from harness.experiment import log_file
+from harness.experiment import Experiment, log_file
 from harness.loss_curves import CurveRow, LossCurve
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
@@ -19,6 +21,8 @@ from harness.results.columns import values
 from harness.results.read import StoredRun
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
+from mdl.__main__ import COMMAND as MDL
+from mdl.settings import MdlConfig
 from tests.made_up_runs import MADE_UP, made_up
 
 
@@ -204,6 +208,29 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
 
     compute()
     assert (run.directory / LOCK).exists()  # the other's
+
+
+def test_a_command_leaves_state_and_log_to_the_process_that_has_taken_over(tmp_path: Path) -> None:
+    words = ["eraser=control", "model=linear", "seeds=[0]", "train=quick", "mdl=quick", "logger.mode=disabled"]
+    config = composed("mdl", [*words, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"], MdlConfig)
+    left = {}
+
+    def prepare(experiment: Experiment[MdlConfig]) -> Any:
+        prepared, _ = MDL.prepare(experiment)
+
+        def compute(_: object, run: Run, __: object) -> NoReturn:
+            (run.directory / LOCK).write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+            left.update({path.name: path.read_text() for path in run.directory.iterdir() if path.is_file()})
+            run.save_curves([])
+            raise AssertionError
+
+        return prepared, compute
+
+    experiment = MDL.experiment(config)
+    with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
+        experiment.carry_out(prepare, MDL.axes)
+    assert {"state.json", "log.txt"} <= left.keys()
+    assert {name: (experiment.run.directory / name).read_text() for name in left} == left
 
 
 def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_path: Path) -> None:

@@ -229,6 +229,10 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
         lambda o: (o.configured("model", width=-1), o.configured("model", o.run("qleace"), width=0)), ""),
     "scores without F-SI": (lambda o: o.edited(o.scored(), information={}), "lacks information.f_si_nats"),
     "seeds without correlation": (lambda o: o.edited(o.scored(), between_seeds={}), ""),
+    "an order that is none": (
+        lambda o: pieces(o, "summaries", accuracy={"seeds": [[0.5]]}, classes_left={"seeds": [[2]]}),
+        "no orders ['seeds']: one of bottom,",
+    ),
     "half of the summaries": (lambda o: pieces(o, "summaries", classes_left={}), "of different orders"),
     "summaries that are too short": (lambda o: pieces(o, "summaries", removed=[0.0]), "needs 1 numbers"),
     "scores of no section": (lambda o: o.edited(o.scored(), config=read_json(o.scored().directory / "result.json")[

@@ -92,6 +92,15 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
     assert first(one, "incomplete") == ""
 
 
+def test_a_run_whose_seeds_others_have_is_left_out_with_a_line(tmp_path: Path) -> None:
+    notes: list[str] = []
+    runs = [stored_run(tmp_path, seeds, [2.0 for _ in seeds]) for seeds in ([1], [0, 1], [2])]
+    (table,) = arrange(runs, notes.append)
+    assert sorted(table["seed"]) == [0, 1, 2]
+    (line,) = notes
+    assert line.endswith("train-seeds-[1]: left out: other runs of the same configuration have its seeds")
+
+
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     config = stored_run(tmp_path, [0], [1.0]).config | {"seeds": [0]}
     started = StoredRun(tmp_path / "train-x", config, None, "interrupted")
