@@ -67,8 +67,8 @@ class Difference:
         mean: mean over seeds.
         standard_error: standard error over seeds; None for one seed.
         p_value: two-sided p-value of Student's t with S - 1 degrees of freedom; NaN for one seed, and if all seeds have
-            the same difference, as after one computation that does not depend on seeds. `holm` corrects it for the
-            other differences in its table.
+            the same difference, not zero, as after one computation that does not depend on seeds. `holm` corrects it
+            for the other differences in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None if unknown.
         seeds: number of paired seeds.
     """

@@ -368,14 +368,22 @@ def _curve(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
 def _weighted(model: Any, classes: pd.Index) -> Any:
     """Return a copy of a classifier in which weights of classes, `class_weight`, are those of their positions.
 
+    Classifiers within one against the rest, and the like, weigh 0 and 1, and are left as they are.
+
     Raises:
         ValueError: a weight of a class that y lacks.
     """
     from sklearn.base import clone
+    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 
     copied: Any = clone(model)
-    for name, weights in copied.get_params().items():  # includes the parameters of a pipeline's steps
-        if name.split("__")[-1] == "class_weight" and isinstance(weights, Mapping):
+    parameters = copied.get_params()  # includes the parameters of a pipeline's steps
+    for name, weights in parameters.items():
+        *path, last = name.split("__")
+        around = [copied, *(parameters.get("__".join(path[: i + 1])) for i in range(len(path)))]
+        if any(isinstance(one, OneVsOneClassifier | OneVsRestClassifier | OutputCodeClassifier) for one in around):
+            continue
+        if last == "class_weight" and isinstance(weights, Mapping):
             if unknown := [label for label in weights if label not in classes]:
                 raise ValueError(f"{name}: {unknown[0]!r} is none of y's classes, {[*classes]!s:.80}")
             copied.set_params(**{name: {i: weights.get(label, 1) for i, label in enumerate(classes)}})

@@ -18,6 +18,7 @@ from models.classifier import Classifier, Model, is_repeatable
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 3  # of the batch that tries a network out
+_COINCIDE = 1e-6  # share of draws from N(0, 1) that may be equal by chance
 _GLOBAL_GENERATOR = threading.RLock()
 
 
@@ -106,7 +107,8 @@ class AnyModule(Classifier):
                     if (reset := _reset_of(part)) is not None:
                         reset()
                 for name, buffer in self.named_buffers():  # BatchNorm's statistics are reset with its parameters
-                    buffer.copy_(buffers[name])
+                    if not torch.equal(buffer, buffers[name]):
+                        buffer.copy_(buffers[name])
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,7 +143,7 @@ class AnyModule(Classifier):
             self.network.load_state_dict(before, strict=False)
             self.reset_parameters(torch.Generator().manual_seed(0))
             for name, weight in self.network.named_parameters():
-                if (weight == before[name]).any():
+                if (weight == before[name]).sum() > _COINCIDE * weight.numel():
                     raise self._refused(
                         f"no reset_parameters() of its parts draws {name} anew",
                         f"pass a function that makes the network, e.g. lambda: {self.name}(...)",
@@ -155,7 +157,10 @@ class AnyModule(Classifier):
     def _require_independent_examples(self, num_classes: int) -> None:
         """Refuse outputs that have another shape, are random, or depend on other examples of the batch."""
         x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
-        self.reset_parameters(torch.Generator().manual_seed(1))  # other weights than buffers were computed from
+        if self.given is not None and not self.network.training:  # statistics may fit the given weights alone
+            self.load_state_dict(self.given, strict=False)
+        else:
+            self.reset_parameters(torch.Generator().manual_seed(1))  # other weights than buffers were computed from
         before = {name: buffer.clone() for name, buffer in self.named_buffers()}
         with _seeded(torch.Generator().manual_seed(1)), torch.no_grad():
             try:
@@ -175,6 +180,8 @@ class AnyModule(Classifier):
                     "its buffers change in training (BatchNorm? spectral_norm?), and seeds would share them",
                     "use LayerNorm or GroupNorm",
                 )
+            if not outputs.isfinite().all():
+                raise self._refused("its outputs are not finite", "check its weights and statistics")
             if not torch.equal(outputs, again):
                 raise self._refused("its outputs are random in training (dropout?)", "set the rate to 0")
             if self.network.training and (outputs >= 0).all() and torch.allclose(outputs.sum(1), torch.ones(())):

@@ -6,6 +6,7 @@ Kernels of fully connected layers are products of inputs and slopes; those of ot
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +80,9 @@ def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor
     """
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> Any:
+        if not isinstance(output, Tensor):  # a subclass that returns more
+            return output
         calls.append((layer, inputs[0].detach().clone(), output))
         return output.clone()
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -358,6 +359,9 @@ def test_weights_of_classes_are_those_of_the_labels(weights: dict[int, int], by_
     assert codes[0].total_bits == codes[1].total_bits
     with pytest.raises(ValueError, match=r"class_weight: 7 is none of y's classes, \[0, 1\]"):
         codelength(X, XOR, LogisticRegression(class_weight={7: 2}), sizes=3)
+    one_against_rest = OneVsRestClassifier(LogisticRegression(class_weight={0: 1, 1: 5}))  # of each class and the rest
+    words, numbers = (codelength(X, y, one_against_rest, seeds=1, sizes=3) for y in (Y, (Y == "right").astype(int)))
+    assert words.total_bits == numbers.total_bits
     named = codelength(X, Y, LogisticRegression(class_weight={"left": 2}), seeds=[2**40], sizes=3)
     assert named.seeds == [2**40]
 

@@ -123,6 +123,21 @@ class Query(nn.Linear):
         return input * super().forward(self.query).sum(0)
 
 
+class Pair(nn.Module):
+    """A layer that calls one which returns its result and something else."""
+
+    class _Returned(nn.Linear):
+        def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+            return super().forward(input), None
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = self._Returned(width, width)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.inner(input)[0]
+
+
 class Scaled(nn.Linear):
     def __init__(self, width: int) -> None:
         super().__init__(width, width)
@@ -145,6 +160,7 @@ class Scaled(nn.Linear):
         lambda: weight_norm(nn.Linear(4, 4)),
         lambda: orthogonal(nn.Linear(4, 4)),
         lambda: Scaled(4),
+        lambda: Pair(4),
         nn.PReLU,
     ],
     ids=[
@@ -158,6 +174,7 @@ class Scaled(nn.Linear):
         "weight norm",
         "orthogonal",
         "scaled",
+        "a pair",
         "PReLU",
     ],
 )
