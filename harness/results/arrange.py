@@ -69,8 +69,10 @@ def with_values(frame: pd.DataFrame, values_of: Callable[[Row, Row | None], Mapp
     rows = rows_of(frame)
     controls = controls_of(rows)
     added = [pd.DataFrame(values_of(row, controls.get(first(row, "model"))), row.index, dtype=object) for row in rows]
-    columns = pd.concat(added) if added else pd.DataFrame()
-    return frame.assign(**{str(name): columns[name] for name in columns})
+    if not added:
+        return frame
+    columns = pd.concat(added)
+    return frame.drop(columns=[name for name in columns if name in frame]).join(columns)
 
 
 def panels_of(frame: pd.DataFrame) -> list[tuple[str, list[Row]]]:
