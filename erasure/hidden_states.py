@@ -155,7 +155,7 @@ def fit_layers(
     if training := [
         f"module {name}" if name else "the network"
         for name, one in model.named_modules()
-        if one.training and _depends_on_mode(one)
+        if one.training and _depends_on_mode(name, one)
     ]:
         log.warning("%s is in training mode, which changes its states: call model.eval() first", training[0])
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
@@ -199,9 +199,13 @@ def fit_layers(
     return erasers
 
 
-def _depends_on_mode(module: nn.Module) -> bool:
-    """Return whether training mode may change what a module computes; True for modules that torch does not define."""
-    if isinstance(module, _MODE_MATTERS) or not type(module).__module__.startswith("torch."):
+def _depends_on_mode(name: str, module: nn.Module) -> bool:
+    """Return whether training mode may change what a module computes.
+
+    True for modules that torch does not define, except parametrizations of weights.
+    """
+    of_torch = type(module).__module__.startswith("torch.") or "parametrizations" in name.split(".")
+    if isinstance(module, _MODE_MATTERS) or not of_torch:
         return True
     return any(name.endswith("_u") for name, _ in module.named_buffers(recurse=False))  # a vector of a spectral norm
 

@@ -182,7 +182,7 @@ def _digest(files: Iterable[Path]) -> str:
     """Return a digest of the sizes and modification times of files."""
     described = []
     for path in sorted({*files}):
-        with contextlib.suppress(FileNotFoundError):  # another process has just deleted the steps of its run
+        with contextlib.suppress(FileNotFoundError):  # another process has just deleted what its run stored meanwhile
             status = path.lstat()
             described.append(f"{path} {status.st_size} {status.st_mtime_ns}")
     return hashlib.sha256("\n".join(described).encode()).hexdigest()

@@ -31,7 +31,7 @@ class Floor(NamedTuple):
 
     @property
     def bound_by(self) -> str:
-        """Which of the two takes longer."""
+        """The one that takes longer, "products" or "memory"."""
         return "products" if self.products_s >= self.memory_s else "memory"
 
     def __str__(self) -> str:

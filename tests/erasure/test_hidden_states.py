@@ -315,6 +315,7 @@ def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, capl
     batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
     model[0] = nn.Identity()  # in training mode, as every new module
     nn.utils.parametrize.register_parametrization(model[1], "weight", Mirrored())
+    model[1].train()
     fit_layers(nn.DataParallel(model), batches, ["module.1"], num_classes=2)
     assert not caplog.messages
     model[0] = late
