@@ -33,8 +33,6 @@ def write_imdb(folder: Path, train: list[tuple[str, int]], test: list[tuple[str,
         table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
         table = table.replace_schema_metadata({"huggingface": json.dumps(FEATURES)})
         pq.write_table(table, folder / "plain_text" / f"{split}-00000-of-00001.parquet")
-    files = "".join(f"  - split: {s}\n    path: plain_text/{s}-*\n" for s in ("train", "test"))
-    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: plain_text\n  data_files:\n{files}---\n")
 
 
 def write_glove(path: Path, vectors=None, first: str = "") -> Path:
@@ -91,73 +89,6 @@ def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, te
     texts = source(tmp_path / "imdb", glove)
     assert texts.load().train.images[0, :, 0, 0].tolist() == pytest.approx([1 / len(words)] * len(words))
     assert texts.example_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
-
-
-def test_texts_of_csv_files_are_read_as_they_are_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, vectors = Path("csv"), {"na": (1, 0, 0), "007": (0, 1, 0), "good": (0, 0, 1)}  # named as a reader is
-    folder.mkdir()
-    for split, texts in (("train", ("NA", "007", "good")), ("test", ("007", "007"))):
-        rows = "".join(f"{i % 2},{text}\n" for i, text in enumerate(texts))
-        (folder / f"{split}.csv").write_text(f"label,text\n{rows}")
-    texts = source(folder, write_glove(tmp_path / "glove.txt", vectors))
-    raw = texts.load()
-    assert raw.train.images[:, :, 0, 0].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert raw.test is not None
-    assert raw.test.images[:, :, 0, 0].tolist() == [[0, 1, 0]] * 2
-    assert texts.example_names(torch.tensor([1, 0])) == ["1 words: 007", "1 words: NA"]
-    for row in ("0,", "0"):
-        (folder / "test.csv").write_text(f"label,text\n1,good\n{row}\n")
-        with pytest.raises(ValueError, match="row 1 has no text"):
-            texts.load()
-
-
-CLASSES = """---
-dataset_info:
-  features:
-  - {name: text, dtype: string}
-  - {name: label, dtype: {class_label: {names: [DE, NA]}}}
----
-"""
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "names", "numbers"),
-    [
-        (["NA", "DE", "NA"], ["DE", "NA"], ("DE", "NA"), [1, 0, 1, 0, 1]),
-        (["1", "2", "x"], ["1", "2"], ("1", "2", "x"), [0, 1, 2, 0, 1]),  # these words look like positions
-        (["1", "0.0", "1"], ["1", "0"], ("0", "1"), [1, 0, 1, 1, 0]),
-    ],
-)
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "README.md"])
-def test_labels_are_words_unless_all_are_numbers(
-    tmp_path: Path, train: list[str], test: list[str], names: tuple[str, ...], numbers: list[int], ending: str
-) -> None:
-    folder = tmp_path / "labels"
-    folder.mkdir()
-    for split, labels in (("train", train), ("test", test)):
-        if ending == "jsonl":
-            read = labels if "x" in labels or "NA" in labels else [int(float(label)) for label in labels]
-            rows = "".join(json.dumps({"text": "good", "label": label}) + "\n" for label in read)
-            (folder / f"{split}.jsonl").write_text(rows)
-        else:
-            (folder / f"{split}.csv").write_text("text,label\n" + "".join(f"good,{label}\n" for label in labels))
-    if ending == "README.md" and "NA" in names:
-        (folder / "README.md").write_text(CLASSES)
-    raw = source(folder, write_glove(tmp_path / "glove.txt")).load()
-    assert raw.class_names == names
-    assert raw.test is not None
-    assert [*raw.train.labels.tolist(), *raw.test.labels.tolist()] == numbers
-
-
-@pytest.mark.parametrize("labels", [["0", "NA", "1"], ["0", "", "1"], ["a", "", "b"]])
-def test_missing_labels_of_csv_files_are_counted(tmp_path: Path, labels: list[str]) -> None:
-    (tmp_path / "labels").mkdir()
-    rows = "".join(f"good,{label}\n" for label in labels)
-    (tmp_path / "labels" / "train.csv").write_text(f"text,label\n{rows}")
-    texts = source(tmp_path / "labels", write_glove(tmp_path / "glove.txt"), test_split=None)
-    with pytest.raises(ValueError, match="label_column=label: 1 of 3 labels are missing"):
-        texts.load()
 
 
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
