@@ -127,13 +127,6 @@ class Source(ABC):
         """Return the names of the training examples at these positions [n], those of their files or rows."""
         return [f"row {i}" for i in index.tolist()]
 
-    def names_content(self) -> str | None:
-        """Return a digest of a file that `example_names` reads and `content` leaves out; None if there is no such file.
-
-        The digest is part of the identity of runs that write names. It does not affect the numbers of any run.
-        """
-        return None
-
     def identity(self) -> dict[str, object]:
         """Return the properties of this dataset that determine the numbers of a run, without those of this machine."""
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
