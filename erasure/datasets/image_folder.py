@@ -29,7 +29,7 @@ class ImageFolder(Source):
     Upper case and the names training and testing are accepted. An image in a deeper folder belongs to the class whose
     folder contains it. Links are followed. Hidden files and folders, files that are no images, and folders of other
     names are left out, and a warning counts them. See `erasure.image_decoding.SUFFIXES` for the formats, and
-    `erasure.image_decoding.decode` for 16-bit values, palettes, CMYK, transparency and orientation.
+    `erasure.image_decoding.decode` for palettes, CMYK, transparency and orientation.
 
     Args:
         root: the folder of the splits.

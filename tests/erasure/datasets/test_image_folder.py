@@ -12,7 +12,6 @@ from erasure.dataset import RawImages
 from erasure.datasets.image_folder import ImageFolder
 from erasure.image_cache import raw_images
 from erasure.store.cache import Cache
-from tests.erasure.test_image_decoding import transparent
 
 
 def write_images(
@@ -133,15 +132,6 @@ def test_images_changed_while_they_are_read_are_not_kept(tmp_path: Path, monkeyp
     with pytest.raises(ValueError, match="dataset pets was changed while it was read"):
         raw_images(folder(tmp_path / "data"), Cache(tmp_path / "cache"))
     assert not list((tmp_path / "cache").glob("*.safetensors"))
-
-
-def test_what_was_put_on_white_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_images(tmp_path, "train", 3)
-    for name in ("000", "002"):
-        transparent().resize((8, 8)).save(tmp_path / "train" / "dog" / f"{name}.png")
-    folder(tmp_path).load()
-    (line,) = caplog.messages
-    assert line == (f"2 images have transparent pixels, which were put on white: {tmp_path}/train/dog/000.png is one")
 
 
 def test_a_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
