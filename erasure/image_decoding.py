@@ -88,8 +88,12 @@ def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | N
         channels: see `decode`.
 
     Raises:
-        ValueError: no files, or images of different sizes.
+        ValueError: no files, images of different sizes, or another `size` or number of channels.
     """
+    if channels not in (1, 3):
+        raise ValueError(f"channels={channels}: choose 3 for colour or 1 for grayscale")
+    if size is not None and size < 1:
+        raise ValueError(f"size={size}: the side of images in pixels is at least 1")
     parts: list[Tensor] = []
 
     def read(file: tuple[str, str | Path | bytes]) -> np.ndarray:
