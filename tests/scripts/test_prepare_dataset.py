@@ -40,7 +40,7 @@ def test_cifar10_is_fetched_converted_and_summarised_once(tmp_path: Path, monkey
     for words in (["class", "train", "validation", "test"], ["airplane", "18", "2", "4"], ["all", "180", "20", "40"]):
         assert words in [line.split() for line in out.splitlines()]
     (stored,) = Path("cache").glob("*.safetensors")
-    assert f"{stored}, 7" in out  # 720 KiB
+    assert f"{stored}, 0.7 MB" in out
     with monkeypatch.context() as patch:
         patch.setattr(Cifar10, "load", None)
         patch.setattr(Cifar10, "download", None)
