@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -23,7 +23,7 @@ _SAMPLE_SEED = 0  # seed of `images_per_part`, because the selection does not de
 class JoinedDatasets(Source):
     """Images of several datasets with the same number of classes, resized to one size.
 
-    Classes correspond by name if all parts have the same names, in any order, and by number otherwise.
+    Classes correspond by number. Parts have the same names of classes in the same order, or no name in common.
 
     If every part has an official test split, the test split of the mixture consists of these. Otherwise all images of
     all parts, official test images included, are pooled and split like those of any dataset. Settings of the parts for
@@ -76,7 +76,6 @@ class JoinedDatasets(Source):
         """
         raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)
-        raw = {name: _renumbered(part, next(iter(raw.values())).class_names) for name, part in raw.items()}
         _require_corresponding({name: part.class_names for name, part in raw.items()})
         official = all(part.test is not None for part in raw.values())
         train = [self._brought(_training(part, official), part.max_value) for part in raw.values()]
@@ -114,23 +113,14 @@ class JoinedDatasets(Source):
         return LabelledImages(images.contiguous(), part.labels)
 
 
-def _renumbered(raw: RawImages, names: tuple[str, ...]) -> RawImages:
-    """Renumber labels to the order of `names` if the classes have the same names in another order."""
-    if raw.class_names == names or sorted(raw.class_names) != sorted(names) or len(set(names)) < len(names):
-        return raw
-    order = torch.tensor([names.index(name) for name in raw.class_names])
-    return replace(raw.map(lambda part: replace(part, labels=order[part.labels])), class_names=names)
-
-
 def _require_corresponding(names: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse parts that correspond by number if names of classes contradict the numbers."""
+    """Refuse parts whose classes do not correspond by number: names in another order, or numbers out of order."""
     for (part, listed), (other, others) in itertools.combinations(names.items(), 2):
-        for name in sorted({*listed} & {*others}):
-            if (one := listed.index(name)) != (two := others.index(name)):
-                raise ValueError(
-                    f"class {name!r} is number {one} of {part} and number {two} of {other}: give both the same names "
-                    "of classes, and they correspond by name"
-                )
+        if shared := sorted({*listed} & {*others}) if listed != others else []:
+            raise ValueError(
+                f"class {shared[0]!r} is in {part} and in {other}, which have other classes or another order: give "
+                "both the same names of classes in the same order, or no name in common"
+            )
     for part, listed in names.items() if len({*names.values()}) > 1 else ():
         if all(map(str.isdecimal, listed)) and [*map(int, listed)] != sorted(map(int, listed)):
             raise ValueError(
