@@ -13,8 +13,6 @@ from erasure.code_identity import code_identity
 from erasure.fetch_errors import fetching
 from erasure.store.checked_files import fingerprint
 
-MISSING_WORDS = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # for labels
-
 
 class MissingDataError(ValueError):
     """A missing or damaged dataset that `Source.fetch` can download.

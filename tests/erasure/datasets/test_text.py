@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from erasure.datasets.text import MeanWordVectors
-from sample_info.__main__ import COMMAND
 from scripts.prepare_dataset import main
 
 FEATURES = {
@@ -128,18 +127,3 @@ def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, mon
     assert len(written) > 0
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == written
-
-
-def test_reviews_are_scored_under_their_words(tmp_path: Path, command, recwarn) -> None:
-    generator = np.random.default_rng(0)
-    reviews = [(" ".join(generator.choice(["good", "film", "bad"], 12)), i % 2) for i in range(60)]
-    write_imdb(tmp_path / "imdb", reviews, reviews[:20])
-    vectors = write_glove(tmp_path / "glove.txt")
-    outcome = command(
-        COMMAND, "dataset=imdb", f"dataset.path={tmp_path / 'imdb'}", f"dataset.vectors={vectors}", "model.width=32",
-        "sample_info.classes=[0,1]", "logger.mode=disabled",
-    )  # fmt: skip
-    assert outcome.code == 0, outcome.err
-    assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
-    (scores,) = Path("runs").glob("*/scores.csv")
-    assert "12 words: " in scores.read_text()
