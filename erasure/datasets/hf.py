@@ -222,13 +222,6 @@ class HuggingFace(HuggingFaceTable):
 
     version = 1
 
-    def example_names(self, index: Tensor) -> list[str]:
-        """Return the stored names of the images at these training positions [n], or "row 7" for images without one."""
-        wanted = set(index.tolist())
-        cells = {i: cell for i, (cell, _) in enumerate(self._rows(self.train_split, "image_column")) if i in wanted}
-        names = {i: cell.get("path") if isinstance(cell, dict) else None for i, cell in cells.items()}
-        return [names[i] or f"row {i}" for i in index.tolist()]
-
     def _read(self, split: str) -> tuple[Tensor, list[Any]]:
         labels: list[Any] = []
 

@@ -81,9 +81,6 @@ def test_parquet_shards_come_back_exactly_with_grayscale_as_rgb(tmp_path: Path) 
     assert len(raw.test) == 9
     assert source(tmp_path, channels=1, size=4).load().train.images.shape == (30, 1, 4, 4)
     assert source(tmp_path).example_names(torch.tensor([29, 0])) == ["row 29", "row 0"]
-    named = [{"bytes": png(image), "path": f"{i}.png"} for i, image in enumerate(images[:3])]
-    write_parquet(tmp_path / "data" / "train-00000-of-00002.parquet", named, labels[:3])
-    assert source(tmp_path).example_names(torch.tensor([1, 3])) == ["1.png", "row 3"]
 
 
 def test_one_parquet_file_words_and_numbers_as_labels(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from erasure.image_cache import raw_images, raw_key, whole_images
 from erasure.splits import splits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
-from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare_dataset import main as prepare
 from tests.erasure.datasets.test_image_folder import folder, grey, write_images
@@ -177,12 +176,6 @@ DIGITS: dict[str, Any] = {
 }
 
 
-def test_sections_of_a_configuration_are_built() -> None:
-    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}}), JoinedDatasets).build().parts
-    assert [(name, part.split_seed) for name, part in parts.items()] == [("one", 0), ("two", 1)]
-    assert isinstance(parts["one"], Digits)
-
-
 @pytest.mark.parametrize(
     ("part", "said"),
     [
@@ -260,18 +253,12 @@ def test_what_is_missing_is_fetched_and_prepared(mnist_and_svhn, tmp_path: Path,
     assert len(source.load().train) == 110
 
 
-@pytest.mark.parametrize("chosen", [MDL, SAMPLE_INFO], ids=lambda chosen: chosen.name)
-def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path: Path, command) -> None:
+def test_the_information_of_its_examples_is_scored(mnist_and_svhn, tmp_path: Path, command) -> None:
     roots = [
         f"dataset.parts.{part}.root={tmp_path / 'data' / place}" for part, place in (("mnist", "a"), ("svhn", "b"))
     ]
-    options = ["dataset=mnist_svhn", "dataset.size=6", *roots, "logger.mode=disabled", "seeds=[0]", "eraser=leace"]
-    if chosen is SAMPLE_INFO:
-        options += ["model.width=16", "sample_info.classes=all", "sample_info.examples=50"]
-    else:
-        options += ["model=linear", "train=quick", "train.max_epochs=2"]
-        options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if chosen is MDL else []
-    outcome = command(chosen, *options)
+    options = ["logger.mode=disabled", "seeds=[0]", "eraser=leace", "model.width=16", "sample_info.classes=all"]
+    outcome = command(SAMPLE_INFO, "dataset=mnist_svhn", "dataset.size=6", *roots, *options, "sample_info.examples=50")
     assert outcome.code == 0, outcome.err
     assert "MNIST + SVHN" in outcome.out
     assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1
