@@ -63,6 +63,8 @@ class HuggingFaceTable(Source):
     def load(self) -> RawImages:
         if (damage := hub_download.damage(self._location())) is not None:
             raise MissingDataError(damage, self)
+        if self.train_split == self.test_split:
+            raise ValueError(f"test_split={self.test_split}: it is the training split, too: choose another, or None")
         wanted = [self.train_split, *([] if self.test_split is None else [self.test_split])]
         if left_out := sorted(self._splits().keys() - {*wanted}):
             log.warning("%s: left out: split %s", self.path, ", ".join(left_out))

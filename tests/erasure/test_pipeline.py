@@ -72,15 +72,6 @@ def test_a_broken_guarantee_stores_nothing(digits_source: Digits, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_image_folder_is_decoded_once(tmp_path: Path, monkeypatch) -> None:
-    folders = pytest.importorskip("tests.erasure.datasets.test_image_folder")
-    folders.write_images(tmp_path / "data", "train", 12)
-    source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
-    erase(source, IdentityEraser, cache)
-    monkeypatch.setattr(type(source), "load", None)
-    erase(source, LeaceEraser, cache)
-
-
 def test_datasets_that_cannot_be_erased_are_refused(digits_source: Digits, tmp_path: Path, monkeypatch) -> None:
     def with_data(labels: list[int], names: tuple[str, ...], images: torch.Tensor | None = None):
         images = torch.rand(len(labels), 1, 2, 2) if images is None else images

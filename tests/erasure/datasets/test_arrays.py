@@ -138,16 +138,6 @@ def test_both_commands_train_on_vectors(tmp_path: Path, command: Callable) -> No
     assert outcome.code == 0, outcome.err
 
 
-@pytest.mark.parametrize("model", ["lenet", "cnn"])
-def test_models_of_images_say_that_there_are_none(tmp_path: Path, command: Callable, model: str) -> None:
-    path = write(tmp_path / "a.npz", x=X, y=Y)
-    outcome = command(TRAIN, "dataset=arrays", f"dataset.path={path}", f"model={model}", "logger.mode=disabled")
-    assert outcome.code == 2
-    (line,) = outcome.err.strip().splitlines()
-    assert "vectors of 6 values are not images" in line
-    assert "choose model=mlp" in line
-
-
 def broken(path: Path, keep: float) -> Path:
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole))])
