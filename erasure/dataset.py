@@ -13,8 +13,6 @@ from erasure.code_identity import code_identity
 from erasure.fetch_errors import fetching
 from erasure.store.checked_files import fingerprint
 
-MISSING_WORDS = {"", "<NA>", "N/A", "NA", "NaN", "NaT", "None", "nan", "null"}  # for labels
-
 
 class MissingDataError(ValueError):
     """A missing or damaged dataset that `Source.fetch` can download.
@@ -126,13 +124,6 @@ class Source(ABC):
     def example_names(self, index: Tensor) -> list[str]:
         """Return the names of the training examples at these positions [n], those of their files or rows."""
         return [f"row {i}" for i in index.tolist()]
-
-    def names_content(self) -> str | None:
-        """Return a digest of a file that `example_names` reads and `content` leaves out; None if there is no such file.
-
-        The digest is part of the identity of runs that write names. It does not affect the numbers of any run.
-        """
-        return None
 
     def identity(self) -> dict[str, object]:
         """Return the properties of this dataset that determine the numbers of a run, without those of this machine."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from erasure.dataset import MISSING_WORDS, LabelledImages, RawImages, Source
+from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.datasets.class_subset import ClassSubset
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import fingerprint
@@ -46,13 +46,11 @@ def _loaded(source: Source) -> RawImages:
     """Read the images, and warn of possible mistakes in the data."""
     raw = source.load()
     counts = raw.train.labels.clamp(min=0).bincount(minlength=len(raw.class_names)).tolist()
-    classes = [*zip(raw.class_names, counts, strict=False)]  # `splits` refuses other labels
+    classes = zip(raw.class_names, counts, strict=False)  # `splits` refuses other labels
     if empty := [repr(name) for name, count in classes if count == 0]:
         shown = ", ".join(empty[:_MOST_NAMES]) + (", …" if len(empty) > _MOST_NAMES else "")
-        log.warning("%s: %d of %d classes have no training example: %s", source.name, len(empty), len(classes), shown)
-    for name, count in classes:
-        if name in MISSING_WORDS:
-            log.warning("%s: class %r has %d training examples: are their labels missing?", source.name, name, count)
+        message = "%s: %d of %d classes have no training example: %s"
+        log.warning(message, source.name, len(empty), len(raw.class_names), shown)
     if raw.bounded:
         train, test = ([] if part is None else _digests(part) for part in (raw.train, raw.test))
         if repeated := len(train) - len({*train}) if raw.test is None else 0:

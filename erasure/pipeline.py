@@ -108,18 +108,14 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split does not have the moments that the eraser promises.
     """
-    built = False
 
     def build() -> Entry:
-        nonlocal built
-        built = True
         return _build(source, eraser, options, dtype, cache=cache, left_out=left_out, device=torch.device(device))
 
     with shown_progress():
         tensors, metadata = cache.fetch(_key(source, eraser, options, dtype, left_out), build)
     parts = unpacked(tensors, metadata["certificate"])
-    if not built:
-        _warn_of_few(source, eraser, parts["train"])
+    _warn_of_few(source, eraser, parts["train"])
     return ErasedDataset(
         splits=parts,
         class_names=tuple(metadata["class_names"]),
@@ -163,7 +159,6 @@ def _build(
         mask = torch.ones(len(parts["train"]), dtype=torch.bool)
         mask[left_out] = False
         parts |= {"train": parts["train"][mask], "apart": parts["train"][left_out]}
-    _warn_of_few(source, eraser, parts["train"])
     device = fitting_device(eraser, d, k, device)
     pixels = Preprocessing(raw.max_value, raw.bounded, torch.promote_types(dtype, torch.float32), device)
     names = raw.class_names

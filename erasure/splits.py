@@ -21,28 +21,22 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
             )
     train, test = raw.train, raw.test
     if test is None:
-        if not 0 < source.test_fraction < 1:
-            raise ValueError(
-                f"test_fraction={source.test_fraction}: {source.name} has no official test split, "
-                "so a fraction between 0 and 1 of it must be held out"
-            )
-        n, tested = len(train), round(source.test_fraction * len(train))
+        n, fraction = len(train), source.test_fraction
+        tested = round(fraction * n) if 0 < fraction < 1 else 0
         if not 1 <= tested <= n - 2:
             raise ValueError(
-                f"test_fraction={source.test_fraction}: holds out {tested:,} of the {n:,} examples of {source.name} "
-                "for testing, and at least 1 must be held out and 2 left for training and validation: choose in between"
+                f"test_fraction={fraction}: {source.name} has no official test split; of its {n:,} examples at least 1 "
+                "must be held out for testing, and 2 be left for training and validation: choose in between"
             )
         rest, held_out = stratified_split(train.labels, tested, source.split_seed)
         train, test = train[rest], train[held_out]
     size = source.validation_size
     if size is None:
         size = min(1024, max(1, len(train) // 10))
-    if len(train) < 2:
-        raise ValueError(f"{source.name} has {len(train)} training examples: at least 2 are needed, one for validation")
     if not 0 < size < len(train):
         raise ValueError(
-            f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "
-            "training examples"
+            f"validation_size={size}: {source.name} has {len(train)} training examples, and at least 1 must be left "
+            "for training and 1 for validation"
         )
     rest, held_out = stratified_split(train.labels, size, source.split_seed + 1)
     return {"train": train[rest], "validation": train[held_out], "test": test}

@@ -37,8 +37,6 @@ def experiment(config: "SampleInfoConfig") -> "Experiment[SampleInfoConfig]":
     checksums = {}
     if settings.initial_weights is not None:
         checksums["initial_weights"] = checksum_of(settings.initial_weights)
-    if (names := described.source.names_content()) is not None:
-        checksums["example_names"] = names
     return replace(described, checksums={"sample_info": checksums})
 
 

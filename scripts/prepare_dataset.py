@@ -20,7 +20,6 @@ from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
 from erasure.splits import splits
 from erasure.store.cache import Cache
-from scripts.cache import size
 from train.settings import TrainConfig
 
 _HELP = """{doc}
@@ -74,7 +73,7 @@ def print_summary(source: Source, raw: RawImages, cache: Cache, seconds: float) 
     stored = "read as it is, without a copy in the cache"
     if source.slow_to_load:
         path = cache.path(raw_key(source))
-        stored = f"{path}, {size(path.stat().st_size)}"
+        stored = f"{path}, {path.stat().st_size / 1e6:,.1f} MB"
     examples = f"vectors of {c} values" if h == w == 1 else f"images, {c}×{h}×{w}"
     ready = f"{len(raw.class_names)} classes, ready in {seconds:.1f} s"
     print(f"{printable(source.name)}: {n:,} {examples}, {ready}\n{stored}")

@@ -97,8 +97,10 @@ def test_no_damage_becomes_a_wrong_number_code_a_hang_or_a_traceback(tmp_path: P
 
 @contextlib.contextmanager
 def copied(folder: Path, to: Path) -> Iterator[Path]:
-    yield shutil.copytree(folder, to)
-    shutil.rmtree(to)
+    try:
+        yield shutil.copytree(folder, to)
+    finally:
+        shutil.rmtree(to)
 
 
 def damaged(content: bytes, how: str, chance: random.Random) -> bytes:

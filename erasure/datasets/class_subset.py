@@ -62,9 +62,6 @@ class ClassSubset(Source):
     def example_names(self, index: Tensor) -> list[str]:
         return self.base.example_names(index)
 
-    def names_content(self) -> str | None:
-        return self.base.names_content()
-
     def identity(self) -> dict[str, object]:
         return self.base.identity() | {"classes": self._notation}
 

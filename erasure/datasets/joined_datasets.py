@@ -1,8 +1,7 @@
 """Several datasets as one task, for comparing the information of their examples."""
 
-import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -21,21 +20,18 @@ _SAMPLE_SEED = 0  # seed of `images_per_part`, because the selection does not de
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedDatasets(Source):
-    """Images of several datasets with the same number of classes, resized to one size.
+    """8-bit images of several datasets with the same classes, resized to one size, 0..255.
 
-    Classes correspond by name if all parts have the same names, in any order, and by number otherwise.
-
-    If every part has an official test split, the test split of the mixture consists of these. Otherwise all images of
-    all parts, official test images included, are pooled and split like those of any dataset. Settings of the parts for
-    splits, flips and normalisation have no effect. Images are 8-bit, 0..255.
+    The test split consists of the official test splits of the parts, if they have any. Settings of the parts for
+    splits, flips and normalisation have no effect.
 
     Args:
         parts: datasets by name, in order.
         size: side in pixels to which all images are resized (bilinear, antialiased).
         channels: 3 for colour, with grey images repeated; 1 for grey, with colours converted to luminance
             (0.2989 R + 0.587 G + 0.114 B, as in torchvision).
-        images_per_part: maximum number of training and of test images (or of pooled images) of each part, drawn as a
-            fixed stratified sample. It is meant for parts of very different size; None for all images.
+        images_per_part: maximum number of training and of test images of each part, drawn as a fixed stratified sample.
+            It is meant for parts of very different size; None for all images.
 
     Raises:
         ValueError: no parts, or a number out of range.
@@ -71,36 +67,26 @@ class JoinedDatasets(Source):
         """Concatenate the images of the parts; `RawImages.parts` has the number of each.
 
         Raises:
-            ValueError: parts with different numbers of classes, with shared class names that do not correspond, or
-                with vectors or floating images.
+            ValueError: parts with other classes than the first, some with and some without an official test split, or
+                images that are not of 8 bits.
         """
         raw = {name: part.load() for name, part in self.parts.items()}
-        self._require_fitting(raw)
-        raw = {name: _renumbered(part, next(iter(raw.values())).class_names) for name, part in raw.items()}
-        _require_corresponding({name: part.class_names for name, part in raw.items()})
-        official = all(part.test is not None for part in raw.values())
-        train = [self._brought(_training(part, official), part.max_value) for part in raw.values()]
-        held_out = [self._brought(part.test, part.max_value) for part in raw.values() if official and part.test]
-        return RawImages(
-            _joined(train),
-            _joined(held_out) if official else None,
-            tuple("/".join(dict.fromkeys(names)) for names in zip(*(p.class_names for p in raw.values()), strict=True)),
-            parts={name: len(part) for name, part in zip(raw, train, strict=True)},
-        )
-
-    def _require_fitting(self, raw: Mapping[str, RawImages]) -> None:
-        first, *others = raw
-        k = len(raw[first].class_names)
-        for name in others:
-            if (other := len(raw[name].class_names)) != k:
-                raise ValueError(
-                    f"{first} has {k} classes, {name} has {other}: all parts of a mixture must have the same number "
-                    "of classes"
-                )
+        first, names = next((name, part.class_names) for name, part in raw.items())
         for name, part in raw.items():
-            if not part.bounded or part.train.images.is_floating_point():
-                kind = "floating images" if part.bounded else "vectors"
-                raise ValueError(f"{name} holds {kind}, which cannot be joined: choose 8-bit images")
+            if part.train.images.dtype != torch.uint8:
+                raise ValueError(f"{name} holds numbers of {part.train.images.dtype}: choose 8-bit images")
+            if part.class_names != names:
+                raise ValueError(
+                    f"the classes of {name} are {_shown(part.class_names)}, but those of {first} are {_shown(names)}: "
+                    "give all parts the same names of classes in the same order"
+                )
+        held_out = [self._brought(part.test, part.max_value) for part in raw.values() if part.test is not None]
+        if held_out and len(held_out) < len(raw):
+            official = ", ".join(name for name, part in raw.items() if part.test is not None)
+            raise ValueError(f"only {official} has an official test split: choose parts that all have one, or none")
+        train = [self._brought(part.train, part.max_value) for part in raw.values()]
+        counts = {name: len(part) for name, part in zip(raw, train, strict=True)}
+        return RawImages(_joined(train), _joined(held_out) if held_out else None, names, parts=counts)
 
     def _brought(self, part: LabelledImages, max_value: int) -> LabelledImages:
         """Sample and resize the images of a part, [n, channels, size, size], 0..255."""
@@ -114,33 +100,8 @@ class JoinedDatasets(Source):
         return LabelledImages(images.contiguous(), part.labels)
 
 
-def _renumbered(raw: RawImages, names: tuple[str, ...]) -> RawImages:
-    """Renumber labels to the order of `names` if the classes have the same names in another order."""
-    if raw.class_names == names or sorted(raw.class_names) != sorted(names) or len(set(names)) < len(names):
-        return raw
-    order = torch.tensor([names.index(name) for name in raw.class_names])
-    return replace(raw.map(lambda part: replace(part, labels=order[part.labels])), class_names=names)
-
-
-def _require_corresponding(names: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse parts that correspond by number if names of classes contradict the numbers."""
-    for (part, listed), (other, others) in itertools.combinations(names.items(), 2):
-        for name in sorted({*listed} & {*others}):
-            if (one := listed.index(name)) != (two := others.index(name)):
-                raise ValueError(
-                    f"class {name!r} is number {one} of {part} and number {two} of {other}: give both the same names "
-                    "of classes, and they correspond by name"
-                )
-    for part, listed in names.items() if len({*names.values()}) > 1 else ():
-        if all(map(str.isdecimal, listed)) and [*map(int, listed)] != sorted(map(int, listed)):
-            raise ValueError(
-                f"{part} has its classes in the order {', '.join(listed[:4])}, …, but corresponds to the other parts "
-                "by number: name them 00, 01, …"
-            )
-
-
-def _training(raw: RawImages, official: bool) -> LabelledImages:
-    return raw.train if official or raw.test is None else _joined([raw.train, raw.test])
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (f", … ({len(names)} in all)" if len(names) > 4 else "")
 
 
 def _joined(parts: list[LabelledImages]) -> LabelledImages:

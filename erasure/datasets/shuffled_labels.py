@@ -39,9 +39,6 @@ class ShuffledLabels(Source):
     def example_names(self, index: Tensor) -> list[str]:
         return self.images.example_names(index)
 
-    def names_content(self) -> str | None:
-        return self.images.names_content()
-
     def load(self) -> RawImages:
         """Return the images unchanged, with as many of each label as before."""
         generator = torch.Generator().manual_seed(self.label_seed)

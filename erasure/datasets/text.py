@@ -66,14 +66,16 @@ class MeanWordVectors(HuggingFaceTable):
     def example_names(self, index: Tensor) -> list[str]:
         """Return the number of words and the beginning of the training texts at these positions [n]."""
         wanted = set(index.tolist())
-        rows, _ = self._rows(self._builder(), self.train_split, "text_column", kind=str)
-        texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}
+        texts = {
+            i: _plain(text) for i, (text, _) in enumerate(self._rows(self.train_split, "text_column")) if i in wanted
+        }
         return [f"{len(_words(texts[i]))} words: {texts[i][:_SHOWN]}" for i in index.tolist()]
 
-    def _read(self, builder: Any, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        rows, names = self._rows(builder, split, "text_column", kind=str)
+    def _read(self, split: str) -> tuple[Tensor, list[Any]]:
         texts, labels = [], []
-        for text, label in rows:
+        for i, (text, label) in enumerate(self._rows(split, "text_column")):
+            if not isinstance(text, str):
+                raise ValueError(f"row {i} of split {split} of {self.path} has no text: drop it")
             texts.append(_words(_plain(text)))
             labels.append(label)
         vectors = _read_vectors(self._file(), {word for words in texts for word in words})
@@ -84,7 +86,7 @@ class MeanWordVectors(HuggingFaceTable):
                 mean[:] = np.mean(known, axis=0, dtype=np.float64)
         if empty := int((~means.any(1)).sum()):
             log.warning("%d of %d texts of %s have no word in %s: zeros", empty, len(texts), split, self.vectors)
-        return torch.from_numpy(means.astype(np.float32))[:, :, None, None], labels, names
+        return torch.from_numpy(means.astype(np.float32))[:, :, None, None], labels
 
     def _file(self) -> Path:
         path = Path(self.vectors).expanduser()

@@ -27,7 +27,7 @@ def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> No
     assert done.stderr == "the current folder was deleted: go to one that exists, with cd\n"
 
 
-@pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.cache --help"])
+@pytest.mark.parametrize("words", ["mdl device=cuda:99", "scripts.prepare_dataset --help"])
 def test_threads_that_wait_sleep(words: str) -> None:
     """Both import torch, whose OpenMP shows its settings then."""
     environment = {**os.environ, "OMP_DISPLAY_ENV": "true"}

@@ -39,7 +39,7 @@ def described(images: Tensor, labels: list[int], names: tuple[str, ...], test: T
 IMAGES = torch.arange(6 * 4, dtype=torch.uint8).view(6, 1, 2, 2)
 
 
-def test_repeated_images_empty_classes_and_classes_called_nan_are_said(tmp_path: Path, caplog) -> None:
+def test_repeated_images_and_empty_classes_are_said(tmp_path: Path, caplog) -> None:
     def said(*args: Any) -> list[str]:
         caplog.clear()
         raw_images(described(*args), Cache(tmp_path))
@@ -57,6 +57,3 @@ def test_repeated_images_empty_classes_and_classes_called_nan_are_said(tmp_path:
     numbers = tuple(map(str, range(8)))
     line = "mine: 6 of 8 classes have no training example: '0', '2', '3', '4', '5', …"
     assert said(IMAGES, [1, 6, 1, 6, 1, 6], numbers) == [line]
-    assert said(IMAGES, labels, ("a", "nan")) == [
-        "mine: class 'nan' has 3 training examples: are their labels missing?"
-    ]

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 OTHERS = sorted(
     path.parent.name for path in ROOT.glob("*/*.py") if path.parent.name not in ("erasure", "docs", "tests")
 )
-OPTIONAL = ["PIL", "datasets", "huggingface_hub", "scipy", "sklearn", "torchvision"]
+OPTIONAL = ["PIL", "huggingface_hub", "pyarrow", "scipy", "sklearn", "torchvision"]
 READERS = {
     "image_decoding": ("PIL", "images"),
     "datasets.image_folder": ("PIL", "images"),
-    "datasets.hf": ("PIL", "hub"),
-    "datasets.text": ("PIL", "hub"),
+    "datasets.hf": ("pyarrow", "hub"),
+    "datasets.text": ("pyarrow", "hub"),
     "sklearn": ("sklearn", "sklearn"),
     **{f"datasets.{name}": ("torchvision", "torchvision") for name in ("cifar10", "joined_datasets", "mnist", "svhn")},
 }

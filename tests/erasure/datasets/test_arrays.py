@@ -1,7 +1,6 @@
 """Vectors from files: as exact as images, erased by every eraser, trained on, and refused in one line when damaged."""
 
 import io
-import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save, save_file
+from safetensors.torch import save_file
 
 import erasure
 from erasure.certificate import certify
 from erasure.datasets.arrays import Arrays
-from erasure.datasets.class_subset import ClassSubset
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from mdl.__main__ import COMMAND as MDL
-from tests.processes import answer
 from train.__main__ import COMMAND as TRAIN
 
 RNG = np.random.default_rng(0)
@@ -62,7 +59,7 @@ def test_labels_may_be_words_or_any_whole_numbers_and_values_whole_numbers(tmp_p
     assert raw.class_names == ("neg", "pos")
     assert torch.equal(raw.train.labels, torch.from_numpy(Y % 2))
     assert torch.equal(raw.train.images.flatten(1), torch.from_numpy(X.astype(np.int32)).double())
-    raw = source(write(tmp_path / "b.npz", x=X, y=2.0 * (Y % 2) - 1)).load()
+    raw = source(write(tmp_path / "b.npz", x=X, y=2 * (Y % 2) - 1)).load()
     assert raw.class_names == ("-1", "1")
 
 
@@ -72,30 +69,6 @@ def test_keys_name_other_arrays_and_a_test_split(tmp_path: Path) -> None:
     assert raw.test is not None
     assert torch.equal(raw.test.images.flatten(1), torch.from_numpy(X[90:]))
     assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
-
-
-def test_vectors_are_numbered_or_named_by_a_file_and_runs_are_the_same(tmp_path: Path) -> None:
-    path, names = write(tmp_path / "a.npz", x=X, y=Y), tmp_path / "names.txt"
-    names.write_text("".join(f"word {i}\n" for i in range(120)))
-    index = torch.tensor([7, 119])
-    assert source(path).example_names(index) == ["row 7", "row 119"]
-    named = source(path, names=str(names))
-    named.load()
-    assert named.example_names(index) == ["word 7", "word 119"]
-    assert ClassSubset.of(named, [0, 2]).example_names(index) == ["word 7", "word 119"]
-    assert named.identity() == source(path).identity()
-    names.write_text("".join(f"word\x0c\u2028{i}\n" for i in range(120)), encoding="utf-8")
-    assert named.example_names(index) == ["word\x0c\u20287", "word\x0c\u2028119"]
-    for lines in ("one\ntwo\n", "header\n" + "word\n" * 120):
-        names.write_text(lines)
-        count = lines.count("\n")
-        with pytest.raises(
-            ValueError, match=rf"names.txt has {count} lines, and 'x' of .*a.npz has 120 rows: .*header"
-        ):
-            named.load()
-    names.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ValueError, match=r"cannot be read as text"):
-        named.load()
 
 
 def test_identity_is_that_of_the_content_not_of_its_place(tmp_path: Path) -> None:
@@ -165,16 +138,6 @@ def test_both_commands_train_on_vectors(tmp_path: Path, command: Callable) -> No
     assert outcome.code == 0, outcome.err
 
 
-@pytest.mark.parametrize("model", ["lenet", "convnextv2", "swinv2", "cnn", "timm"])
-def test_models_of_images_say_that_there_are_none(tmp_path: Path, command: Callable, model: str) -> None:
-    path = write(tmp_path / "a.npz", x=X, y=Y)
-    outcome = command(TRAIN, "dataset=arrays", f"dataset.path={path}", f"model={model}", "logger.mode=disabled")
-    assert outcome.code == 2
-    (line,) = outcome.err.strip().splitlines()
-    assert "vectors of 6 values are not images" in line
-    assert "choose model=mlp" in line
-
-
 def broken(path: Path, keep: float) -> Path:
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole))])
@@ -195,9 +158,8 @@ def test_every_kind_of_number_and_byte_order_is_read(tmp_path: Path, kind: str) 
     assert torch.equal(raw.train.labels, torch.from_numpy(Y))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
-def test_short_floats_are_read_exactly(tmp_path: Path, dtype: torch.dtype) -> None:
-    values = torch.from_numpy(X / 10).to(dtype)
+def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
+    values = torch.from_numpy(X / 10).bfloat16()
     raw = source(write(tmp_path / "a.safetensors", x=values, y=Y)).load()
     assert torch.equal(raw.train.images.flatten(1), values.float())
 
@@ -205,7 +167,7 @@ def test_short_floats_are_read_exactly(tmp_path: Path, dtype: torch.dtype) -> No
 PIXELS = np.random.default_rng(1).integers(0, 256, (120, 5, 7, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".NPZ", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize(
     ("x", "expected"),
     [
@@ -217,13 +179,7 @@ PIXELS = np.random.default_rng(1).integers(0, 256, (120, 5, 7, 3), dtype=np.uint
     ],
 )
 def test_images_come_back_exactly_in_any_order_of_axes(tmp_path: Path, suffix: str, x, expected) -> None:
-    path = tmp_path / f"a{suffix}"
-    with path.open("wb") as file:  # NumPy would add a suffix in lower case
-        if suffix == ".safetensors":
-            file.write(save({"x": torch.from_numpy(x.copy()), "y": torch.from_numpy(Y)}))
-        else:
-            np.savez(file, x=x, y=Y)
-    images = source(path)
+    images = source(write(tmp_path / f"a{suffix}", x=x.copy(), y=Y))
     raw = images.load()
     assert raw.train.images.dtype == torch.uint8
     assert np.array_equal(raw.train.images.numpy(), expected)
@@ -249,29 +205,6 @@ def test_medmnist_is_read_and_its_validation_images_are_said_to_be_left_out(tmp_
     assert (len(raw.train), len(raw.test)) == (80, 30)
     assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
     assert caplog.messages == [f"{path}: left out: the arrays val_images, val_labels"]
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        Y[:, None],
-        Y[:, None].astype(float),
-        Y.astype(np.float16),
-        np.eye(3)[Y],
-        np.eye(3, dtype=bool)[Y],
-        np.eye(3, dtype=np.uint8)[Y],
-    ],
-)
-@pytest.mark.filterwarnings("error")
-def test_labels_in_columns_are_understood(tmp_path: Path, labels: np.ndarray) -> None:
-    raw = source(write(tmp_path / "a.npz", x=X, y=labels)).load()
-    assert torch.equal(raw.train.labels, torch.from_numpy(Y))
-    assert raw.class_names == ("0", "1", "2")
-
-
-def test_labels_of_bytes_are_words(tmp_path: Path) -> None:
-    raw = source(write(tmp_path / "a.npz", x=X, y=np.array([b"neg", b"pos"])[Y % 2])).load()
-    assert raw.class_names == ("neg", "pos")
 
 
 def huge_header(path: Path) -> Path:
@@ -311,11 +244,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
         lambda d: (write(d / "a.npz", x=1e-100 * X, y=Y), {}),
         r"size \de-9\d, and their products .*multiply",
     ),
-    "member that is no array": (lambda d: (no_array(d / "a.npz"), {}), r"has no array 'x', only text, y"),
-    "array that is text": (
-        lambda d: (no_array(d / "a.npz"), {"x_key": "text"}),
-        r"cannot be read as a whole .npz file \(",
-    ),
+    "member that is no array": (lambda d: (no_array(d / "a.npz"), {}), r"'x' has shape \[\] and type \|S4"),
     "pickle inside": (
         lambda d: (write(d / "a.npz", x=np.array([object()] * 3), y=Y), {}),
         r"cannot be read as a whole .npz file \(.*pickle",
@@ -326,32 +255,21 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "one test key": (lambda d: (write(d / "a.npz", x=X, y=Y), {"test_x_key": "x"}), r"set both, or neither"),
     "three axes": (lambda d: (write(d / "a.npz", x=X[:, :, None], y=Y), {}), r"'x' has shape \[120, 6, 1\]"),
-    "words for numbers": (lambda d: (write(d / "a.npz", x=X.astype(str), y=Y), {}), r"need numbers \[n, d\]"),
+    "words for numbers": (
+        lambda d: (write(d / "a.npz", x=X.astype(str), y=Y), {}),
+        r"need vectors \[n, d\] of numbers",
+    ),
     "too few labels": (lambda d: (write(d / "a.npz", x=X, y=Y[:-1]), {}), r"'y' has shape \[119\].*each of 120"),
     "labels with fractions": (lambda d: (write(d / "a.npz", x=X, y=Y + 0.5), {}), r"type float64: need one whole"),
-    "several labels": (
-        lambda d: (write(d / "a.npz", x=X, y=np.stack([Y, Y], 1)), {}),
-        r"'y' has shape \[120, 2\] .*choose one of several columns with y = y\[:, 0\]",
-    ),
-    "large floating labels": (
-        lambda d: (write(d / "a.npz", x=X, y=np.array([1e19, 2e19, 3.0])[Y]), {}),
-        r"floating numbers as large as 2e\+19 are not exact: write words",
-    ),
-    "infinite labels": (
-        lambda d: (write(d / "a.npz", x=X, y=np.array([np.inf, -np.inf, 3.0])[Y]), {}),
-        r"80 labels are not finite: drop these rows",
-    ),
-    "missing labels": (
-        lambda d: (write(d / "a.npz", x=X, y=np.array([np.nan, 1, 3.0])[Y]), {}),
-        r"40 labels are not finite: drop these rows",
+    "one-hot labels": (lambda d: (write(d / "a.npz", x=X, y=np.eye(3)[Y]), {}), r"\[120, 3\] .* y\.argmax\(1\)"),
+    "labels of bytes": (lambda d: (write(d / "a.npz", x=X, y=np.array([b"a", b"b"])[Y % 2]), {}), r"y\.astype\(str\)"),
+    "mixed labels": (
+        lambda d: (write(d / "a.npz", x=X, y=Y.astype(str), tx=X, ty=Y), {"test_x_key": "tx", "test_y_key": "ty"}),
+        r"label 0 in 'ty' is none of 'y'",
     ),
     "floating images": (
         lambda d: (write(d / "a.npz", x=PIXELS / 255, y=Y), {}),
-        r"images of uint8, .*: for images x = \(255 \* x\)\.round\(\)\.astype\(np\.uint8\), .*reshape\(len\(x\), -1\)",
-    ),
-    "images of four channels": (
-        lambda d: (write(d / "a.npz", x=PIXELS[..., [0, 1, 2, 0]], y=Y), {}),
-        r"for images x = x\[\.\.\., :3\]",
+        r"and type float64: need vectors .*reshape\(len\(x\), -1\)\), or images of uint8",
     ),
     "images of ambiguous axes": (
         lambda d: (write(d / "a.npz", x=PIXELS[:, :3], y=Y), {}),
@@ -389,38 +307,3 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path, case: str) -> 
     with pytest.raises(ValueError, match=message) as caught:
         source(path, **options).load()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.float32, "U4"])
-def test_what_unpacks_to_more_than_the_free_memory_is_refused_unread(tmp_path: Path, monkeypatch, kind) -> None:
-    """13 MB that unpack to 3 GB of whole numbers become 24 GB of float64."""
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.ones((1000, 1000)).astype(kind), y=Y)
-    assert path.stat().st_size < 100_000
-    monkeypatch.setattr("erasure.datasets.arrays.free_bytes", lambda device: 5e6, raising=False)
-    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("read"))
-    with pytest.raises(
-        ValueError, match=r"a.npz: its arrays need \d+\.0 GB of memory .* but 0.0 GB are free"
-    ) as caught:
-        source(path).load()
-    assert "\n" not in str(caught.value)
-
-
-def bytes_to_read(path: Path) -> int:
-    """Return by how much loading a file raises the peak of this process's memory."""
-
-    def peak() -> int:
-        match = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-        assert match
-        return int(match[1]) * 1024
-
-    before = peak()
-    _ = source(path).load()
-    return peak() - before
-
-
-def test_reading_makes_no_copies(tmp_path: Path) -> None:
-    """100 MB of float64 that whole numbers become, besides these themselves."""
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.ones((12500, 1000), dtype=np.uint8), y=np.arange(12500) % 3)
-    assert 90e6 < answer(bytes_to_read, path) < 150e6

@@ -13,7 +13,7 @@ from torch import Tensor
 from conf.check import ConfigError
 from conf.compose import composed
 from conf.target_class import Target, check_target
-from erasure.dataset import MissingDataError, RawImages, Source
+from erasure.dataset import MissingDataError, Source
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.class_subset import ClassSubset, positions
 from erasure.datasets.digits import Digits
@@ -22,14 +22,12 @@ from erasure.datasets.joined_datasets import JoinedDatasets
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
 from erasure.image_cache import raw_images, raw_key, whole_images
-from erasure.splits import splits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import fingerprint
-from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare_dataset import main as prepare
-from tests.erasure.datasets.test_image_folder import folder, grey, write_images
-from tests.erasure.made_up_datasets import OPTIONS, write_cifar10, write_mnist, write_svhn
+from tests.erasure.datasets.test_image_folder import folder, grey
+from tests.erasure.made_up_datasets import OPTIONS, write_mnist, write_svhn
 from tests.faulty_file_server import serving
 from train.__main__ import COMMAND as TRAIN
 from train.settings import TrainConfig
@@ -63,21 +61,19 @@ def test_official_splits_stay_and_images_keep_their_order(mnist_and_svhn) -> Non
     assert torch.equal(raw.train.labels, labels)
 
 
-def test_without_official_splits_everything_is_pooled(digits_source: Digits, tmp_path, monkeypatch) -> None:
-    cifar10, images, labels = write_cifar10(tmp_path / "data", monkeypatch)
-    raw = mixture({"photographs": cifar10, "digits": digits_source}, size=8, channels=1).load()
+def test_without_official_splits_all_images_are_for_training_and_colours_become_grey(
+    digits_source: Digits, tmp_path
+) -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=colours, y=np.arange(40) % 10)
+    photographs = Arrays(name="photographs", path=str(tmp_path / "a.npz"), **OPTIONS)
+    raw = mixture({"photographs": photographs, "digits": digits_source}, size=8, channels=1).load()
     assert raw.test is None
-    assert dict(raw.parts) == {"photographs": 240, "digits": 1797}
-    assert raw.class_names[1] == "automobile/1"
-    assert raw.train.labels[:200].tolist() == labels
-    assert torch.equal(raw.train.images[240:].float().mul(16 / 255).round(), digits_source.load().train.images.float())
-    assert (raw.max_value, int(raw.train.images[240:].max())) == (255, 255)
-    luminance = (images * np.array([0.2989, 0.587, 0.114])[:, None, None]).sum(1)
-    expected = luminance.reshape(-1, 8, 4, 8, 4).mean((2, 4))  # not exactly: the filter is a triangle
-    assert np.corrcoef(raw.train.images[:200, 0].numpy().ravel(), expected.ravel())[0, 1] > 0.8
-    sizes = {name: len(part) for name, part in splits(mixture({"d": digits_source}), raw).items()}
-    assert sum(sizes.values()) == 2037
-    assert sizes["test"] == 407
+    assert dict(raw.parts) == {"photographs": 40, "digits": 1797}
+    assert torch.equal(raw.train.images[40:].float().mul(16 / 255).round(), digits_source.load().train.images.float())
+    assert (raw.max_value, int(raw.train.images[40:].max())) == (255, 255)
+    luminance = (colours * np.array([0.2989, 0.587, 0.114])).sum(3)
+    assert np.abs(raw.train.images[:40, 0].numpy() - luminance).max() <= 1
 
 
 def test_shrinking_averages_instead_of_picking_pixels(tmp_path: Path) -> None:
@@ -96,33 +92,13 @@ def test_shrinking_averages_instead_of_picking_pixels(tmp_path: Path) -> None:
     assert set(picked.flatten().tolist()) <= {0, 255}
 
 
-def test_grey_images_three_pixels_high_are_still_grey(digits_source: Digits) -> None:
-    class Low(Digits):
-        def load(self):
-            raw = super().load()
-            return dataclasses.replace(raw, train=dataclasses.replace(raw.train, images=raw.train.images[:, :, :3]))
-
-    images = mixture({"low": Low(name="low", **OPTIONS)}, size=8, channels=3).load().train.images
-    assert images.shape == (1797, 3, 8, 8)
-
-
-def test_a_sample_of_each_part_is_fixed_and_stratified(digits_source: Digits, mnist_and_svhn) -> None:
-    parts: dict[str, Any] = {"digits": digits_source, "mnist": mnist_and_svhn[0]}
+def test_a_sample_of_each_part_is_fixed_and_stratified(mnist_and_svhn) -> None:
+    parts: dict[str, Any] = dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True))
     raw = mixture(parts, images_per_part=40, split_seed=5).load()
-    assert dict(raw.parts) == {"digits": 40, "mnist": 40}
-    assert raw.train.labels[40:].bincount().tolist() == [4] * 10
+    assert dict(raw.parts) == {"mnist": 40, "svhn": 40}
+    assert raw.train.labels[:40].bincount().tolist() == [4] * 10
     again = mixture(parts, images_per_part=40).load()
     assert torch.equal(raw.train.images, again.train.images)
-    assert len(mixture(parts, images_per_part=70).load().train) == 70 + 70
-    assert len(mixture(parts, images_per_part=80).load().train) == 80 + 80  # training and test images, pooled
-
-
-def test_parts_must_have_as_many_classes(digits_source: Digits, tmp_path: Path) -> None:
-    write_images(tmp_path / "pets", "train", 3)
-    pets = folder(tmp_path / "pets")
-    with pytest.raises(ValueError, match=r"digits has 10 classes, pets has 2: .*same number") as error:
-        mixture({"digits": digits_source, "pets": pets}).load()
-    assert "\n" not in str(error.value)
 
 
 def numbered(root: Path, name: str, classes: list[str]) -> ImageFolder:
@@ -133,41 +109,29 @@ def numbered(root: Path, name: str, classes: list[str]) -> ImageFolder:
     return folder(root / name, channels=1)
 
 
-class Renamed(ImageFolder):
-    """A folder whose classes are numbered in the order of their names as numbers, as tables have them."""
-
-    def load(self) -> RawImages:
-        raw = super().load()
-        order = sorted(range(len(raw.class_names)), key=lambda j: int(raw.class_names[j]))
-        new = torch.tensor([order.index(j) for j in range(len(order))])
-        named = dataclasses.replace(raw, class_names=tuple(raw.class_names[j] for j in order))
-        return named.map(lambda part: dataclasses.replace(part, labels=new[part.labels]))
-
-
-def test_classes_of_the_same_names_correspond_by_name(tmp_path: Path) -> None:
-    """Folders are sorted as words, 0, 1, 10, 11, 2, …; tables number their classes."""
-    words = numbered(tmp_path, "words", [*map(str, range(12))])
-    numbers = Renamed(**vars(words))
-    for parts, first in (({"w": words, "n": numbers}, "10"), ({"n": numbers, "w": words}, "2")):
-        raw = mixture(parts, size=4, channels=1).load()
-        assert raw.class_names[2] == first
-        shown = [int(raw.class_names[label]) for label in raw.train.labels]
-        assert (raw.train.images[:, 0, 0, 0] // 20).tolist() == shown
-        assert dict(raw.parts) == dict.fromkeys(parts, 24)
-
-
-def test_classes_that_share_some_names_or_whose_numbers_are_out_of_order_are_refused(tmp_path: Path) -> None:
-    one = numbered(tmp_path, "one", ["1", "2", "3"])
-    other = numbered(tmp_path, "other", ["2", "3", "4"])
-    with pytest.raises(ValueError, match="class '2' is number 1 of a and number 0 of b: give both the same names"):
-        mixture({"a": one, "b": other}, size=4).load()
-    words = numbered(tmp_path, "words", [*map(str, range(11))])
-    letters = numbered(tmp_path, "letters", [f"{letter} 0" for letter in "abcdefghijk"])
-    for parts in ({"l": letters, "w": words}, {"w": words, "l": letters}):
-        with pytest.raises(ValueError, match="w has its classes in the order 0, 1, 10, 2, …, but .* name them 00, 01"):
-            mixture(parts, size=4).load()
-    raw = mixture({"w": Renamed(**vars(words)), "l": letters}, size=4).load()  # the negative control
-    assert raw.class_names[2] == "2/c 0"
+def test_parts_that_do_not_fit_are_refused(digits_source: Digits, mnist_and_svhn, tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", x=np.eye(4), y=np.array([0, 1, 0, 1]))
+    words = numbered(tmp_path, "words", [*map(str, range(10))])
+    cases: dict[str, tuple[Source, Source]] = {
+        r"b holds numbers of torch.float64: choose 8-bit": (
+            digits_source,
+            Arrays(name="v", path=str(tmp_path / "v.npz"), **OPTIONS),
+        ),
+        r"classes of b are 2, 3, but those of a are 0, 1, 2, 3, … \(10 in all\): give all parts the same names": (
+            digits_source,
+            numbered(tmp_path, "two", ["2", "3"]),
+        ),
+        r"classes of b are 0, 1, 10, 11, … \(12 in all\)": (
+            words,
+            numbered(tmp_path, "twelve", [*map(str, range(12))]),
+        ),
+        r"only a has an official test split": (mnist_and_svhn[0], digits_source),
+    }
+    for line, (one, other) in cases.items():
+        with pytest.raises(ValueError, match=line) as error:
+            mixture({"a": one, "b": other}, size=4).load()
+        assert "\n" not in str(error.value)
+    assert len(mixture({"a": words, "b": digits_source}, size=4).load().train) == 20 + 1797  # the negative control
 
 
 def test_mixtures_of_files_of_ones_own_were_once_matched_by_number_and_have_another_identity(
@@ -181,12 +145,6 @@ def test_mixtures_of_files_of_ones_own_were_once_matched_by_number_and_have_anot
     published: dict[str, Source] = {"a": digits_source, "b": digits_source}
     assert mixture(published).content() == by_number(published)
     assert mixture({"a": digits_source, "b": pets}).content() != by_number({"a": digits_source, "b": pets})
-
-
-def test_vectors_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "v.npz", x=np.eye(4), y=np.array([0, 1, 0, 1]))
-    with pytest.raises(ValueError, match=r"v holds vectors, which cannot be joined"):
-        mixture({"v": Arrays(name="v", path=str(tmp_path / "v.npz"), **OPTIONS)}).load()
 
 
 @pytest.mark.parametrize(
@@ -208,12 +166,6 @@ DIGITS: dict[str, Any] = {
     **OPTIONS,
     "normalize": "none",
 }
-
-
-def test_sections_of_a_configuration_are_built() -> None:
-    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}}), JoinedDatasets).build().parts
-    assert [(name, part.split_seed) for name, part in parts.items()] == [("one", 0), ("two", 1)]
-    assert isinstance(parts["one"], Digits)
 
 
 @pytest.mark.parametrize(
@@ -293,18 +245,12 @@ def test_what_is_missing_is_fetched_and_prepared(mnist_and_svhn, tmp_path: Path,
     assert len(source.load().train) == 110
 
 
-@pytest.mark.parametrize("chosen", [MDL, SAMPLE_INFO], ids=lambda chosen: chosen.name)
-def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path: Path, command) -> None:
+def test_the_information_of_its_examples_is_scored(mnist_and_svhn, tmp_path: Path, command) -> None:
     roots = [
         f"dataset.parts.{part}.root={tmp_path / 'data' / place}" for part, place in (("mnist", "a"), ("svhn", "b"))
     ]
-    options = ["dataset=mnist_svhn", "dataset.size=6", *roots, "logger.mode=disabled", "seeds=[0]", "eraser=leace"]
-    if chosen is SAMPLE_INFO:
-        options += ["model.width=16", "sample_info.classes=all", "sample_info.examples=50"]
-    else:
-        options += ["model=linear", "train=quick", "train.max_epochs=2"]
-        options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if chosen is MDL else []
-    outcome = command(chosen, *options)
+    options = ["logger.mode=disabled", "seeds=[0]", "eraser=leace", "model.width=16", "sample_info.classes=all"]
+    outcome = command(SAMPLE_INFO, "dataset=mnist_svhn", "dataset.size=6", *roots, *options, "sample_info.examples=50")
     assert outcome.code == 0, outcome.err
     assert "MNIST + SVHN" in outcome.out
     assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1
@@ -312,10 +258,9 @@ def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path:
 
 def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> None:
     """Hydra's own syntax for a choice at another place."""
-    overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
-    config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TrainConfig)
-    source = Target(config.dataset, JoinedDatasets).build()
-    assert isinstance(source.parts["digits"], Digits)
-    assert isinstance(source.parts["photographs"], ImageFolder)
+    overrides = ["dataset=mnist_svhn", "dataset@dataset.parts.svhn=image_folder", "dataset.parts.svhn.root=/nowhere"]
+    source = Target(composed(TRAIN.name, overrides, TrainConfig).dataset, JoinedDatasets).build()
+    assert isinstance(source.parts["mnist"], Mnist)
+    assert isinstance(source.parts["svhn"], ImageFolder)
     alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TrainConfig)
     assert list(Target(alone.dataset, JoinedDatasets).build().parts) == ["mnist"]

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from erasure.datasets.text import MeanWordVectors
-from sample_info.__main__ import COMMAND
 from scripts.prepare_dataset import main
 
 FEATURES = {
@@ -33,8 +32,6 @@ def write_imdb(folder: Path, train: list[tuple[str, int]], test: list[tuple[str,
         table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
         table = table.replace_schema_metadata({"huggingface": json.dumps(FEATURES)})
         pq.write_table(table, folder / "plain_text" / f"{split}-00000-of-00001.parquet")
-    files = "".join(f"  - split: {s}\n    path: plain_text/{s}-*\n" for s in ("train", "test"))
-    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: plain_text\n  data_files:\n{files}---\n")
 
 
 def write_glove(path: Path, vectors=None, first: str = "") -> Path:
@@ -93,73 +90,6 @@ def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, te
     assert texts.example_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
 
 
-def test_texts_of_csv_files_are_read_as_they_are_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, vectors = Path("csv"), {"na": (1, 0, 0), "007": (0, 1, 0), "good": (0, 0, 1)}  # named as a reader is
-    folder.mkdir()
-    for split, texts in (("train", ("NA", "007", "good")), ("test", ("007", "007"))):
-        rows = "".join(f"{i % 2},{text}\n" for i, text in enumerate(texts))
-        (folder / f"{split}.csv").write_text(f"label,text\n{rows}")
-    texts = source(folder, write_glove(tmp_path / "glove.txt", vectors))
-    raw = texts.load()
-    assert raw.train.images[:, :, 0, 0].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert raw.test is not None
-    assert raw.test.images[:, :, 0, 0].tolist() == [[0, 1, 0]] * 2
-    assert texts.example_names(torch.tensor([1, 0])) == ["1 words: 007", "1 words: NA"]
-    for row in ("0,", "0"):
-        (folder / "test.csv").write_text(f"label,text\n1,good\n{row}\n")
-        with pytest.raises(ValueError, match="row 1 has no text"):
-            texts.load()
-
-
-CLASSES = """---
-dataset_info:
-  features:
-  - {name: text, dtype: string}
-  - {name: label, dtype: {class_label: {names: [DE, NA]}}}
----
-"""
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "names", "numbers"),
-    [
-        (["NA", "DE", "NA"], ["DE", "NA"], ("DE", "NA"), [1, 0, 1, 0, 1]),
-        (["1", "2", "x"], ["1", "2"], ("1", "2", "x"), [0, 1, 2, 0, 1]),  # these words look like positions
-        (["1", "0.0", "1"], ["1", "0"], ("0", "1"), [1, 0, 1, 1, 0]),
-    ],
-)
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "README.md"])
-def test_labels_are_words_unless_all_are_numbers(
-    tmp_path: Path, train: list[str], test: list[str], names: tuple[str, ...], numbers: list[int], ending: str
-) -> None:
-    folder = tmp_path / "labels"
-    folder.mkdir()
-    for split, labels in (("train", train), ("test", test)):
-        if ending == "jsonl":
-            read = labels if "x" in labels or "NA" in labels else [int(float(label)) for label in labels]
-            rows = "".join(json.dumps({"text": "good", "label": label}) + "\n" for label in read)
-            (folder / f"{split}.jsonl").write_text(rows)
-        else:
-            (folder / f"{split}.csv").write_text("text,label\n" + "".join(f"good,{label}\n" for label in labels))
-    if ending == "README.md" and "NA" in names:
-        (folder / "README.md").write_text(CLASSES)
-    raw = source(folder, write_glove(tmp_path / "glove.txt")).load()
-    assert raw.class_names == names
-    assert raw.test is not None
-    assert [*raw.train.labels.tolist(), *raw.test.labels.tolist()] == numbers
-
-
-@pytest.mark.parametrize("labels", [["0", "NA", "1"], ["0", "", "1"], ["a", "", "b"]])
-def test_missing_labels_of_csv_files_are_counted(tmp_path: Path, labels: list[str]) -> None:
-    (tmp_path / "labels").mkdir()
-    rows = "".join(f"good,{label}\n" for label in labels)
-    (tmp_path / "labels" / "train.csv").write_text(f"text,label\n{rows}")
-    texts = source(tmp_path / "labels", write_glove(tmp_path / "glove.txt"), test_split=None)
-    with pytest.raises(ValueError, match="label_column=label: 1 of 3 labels are missing"):
-        texts.load()
-
-
 def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
     write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
     plain = source(tmp_path / "imdb", write_glove(tmp_path / "plain.txt"))
@@ -197,18 +127,3 @@ def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, mon
     assert len(written) > 0
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == written
-
-
-def test_reviews_are_scored_under_their_words(tmp_path: Path, command, recwarn) -> None:
-    generator = np.random.default_rng(0)
-    reviews = [(" ".join(generator.choice(["good", "film", "bad"], 12)), i % 2) for i in range(60)]
-    write_imdb(tmp_path / "imdb", reviews, reviews[:20])
-    vectors = write_glove(tmp_path / "glove.txt")
-    outcome = command(
-        COMMAND, "dataset=imdb", f"dataset.path={tmp_path / 'imdb'}", f"dataset.vectors={vectors}", "model.width=32",
-        "sample_info.classes=[0,1]", "logger.mode=disabled",
-    )  # fmt: skip
-    assert outcome.code == 0, outcome.err
-    assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
-    (scores,) = Path("runs").glob("*/scores.csv")
-    assert "12 words: " in scores.read_text()
