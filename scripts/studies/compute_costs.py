@@ -1,17 +1,17 @@
 """Cost of a sweep of `python -m mdl`: FLOPs, bytes, least and likely hours on one GPU, on eight, on a cluster.
 
-    python -m scripts.studies.compute_costs                                        of +experiment=table16
-    python -m scripts.studies.compute_costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
+    python -m scripts.studies.compute_costs                      of +experiment=table16
+    python -m scripts.studies.compute_costs dataset=digits model=mlp,lenet
 
-Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
-are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
-written and read, y read again), and the activations saved for the backward pass, written and read. The floor of a
-training is the larger of FLOPs by rate and bytes by bandwidth, without evaluations, crops, pointwise operations and
-kernel launches; caches can be faster. Likely hours are floors times a multiple that `scripts.benchmarks.train` measured
-of the architecture (`MEASURED`); those of other sizes are extrapolated.
+Takes the overrides of python -m mdl -m; every training has 100 epochs, or train.max_epochs if these are fewer. Nothing
+is loaded or trained: each architecture sees six black images. FLOPs are those of products and convolutions. Bytes of a
+step: 36 per parameter (y, z, v read and written, the gradient written and read, y read again), and the activations
+saved for the backward pass, written and read. The floor of a training is the larger of FLOPs by rate and bytes by
+bandwidth, without evaluations, crops, pointwise operations and kernel launches; caches can be faster. Likely hours are
+floors times a multiple that `scripts.benchmarks.train` measured of the architecture (`MEASURED`); those of other sizes
+are extrapolated.
 """
 
-import argparse
 import functools
 import json
 import sys
@@ -43,6 +43,7 @@ CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validatio
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
 # SXM, NVIDIA's data sheet: bfloat16 dense, float32 without tensor cores
 H100 = {"H100, bfloat16": Device(989e12, 3.35e12, 2), "H100, float32": Device(67e12, 3.35e12, 4)}
+EPOCHS = 100  # of every training; nobody knows when they will stop
 BATCH = 64  # examples in a step of the measurements below
 
 
@@ -100,12 +101,10 @@ class RunGroup(NamedTuple):
         return sum(steps for steps, _ in self.trainings), flops / 1e15, moved / 1e12
 
 
-def sized(dataset: Options, size: Sequence[int] | None) -> tuple[tuple[int, int, int], int, int]:
-    """Return image shape, classes and training examples: `size`, or those of a known dataset."""
-    if size:
-        return (size[0], size[1], size[2]), size[3], size[4]
+def sized(dataset: Options) -> tuple[tuple[int, int, int], int, int]:
+    """Return image shape, classes and training examples of a known dataset."""
     if dataset["name"] not in KNOWN:
-        raise ConfigError(f"dataset={dataset['name']}: unknown size: add --size C H W CLASSES EXAMPLES")
+        raise ConfigError(f"dataset={dataset['name']}: unknown size: choose one of {', '.join(KNOWN)}")
     shape, classes, images = KNOWN[dataset["name"]]
     held_out = dataset["validation_size"]
     return shape, classes, images - (min(1024, images // 10) if held_out is None else held_out)
@@ -117,26 +116,26 @@ def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
     return Step.of(Target(json.loads(model), Classifier).build(shape, classes), shape)
 
 
-def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace) -> RunGroup:
-    shape, classes, examples = sized(config.dataset, chosen.size)
+def run_group(name: str, runs: int, config: MdlConfig) -> RunGroup:
+    shape, classes, examples = sized(config.dataset)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
     step = step_of(json.dumps(config.model), shape, classes)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    epochs = len(config.seeds) * min(chosen.epochs, settings.max_epochs)
+    epochs = len(config.seeds) * min(EPOCHS, settings.max_epochs)
     model = str(config.model["name"])
     return RunGroup(name, model, runs, step, [(epochs * order.steps, order.batch_size) for order in orders])
 
 
-def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
+def run_groups(overrides: Sequence[str]) -> list[RunGroup]:
     """Return the groups of the sweep's runs, each run counted once."""
     groups: dict[str, tuple[MdlConfig, set[str]]] = {}
-    for _, job in jobs_of("mdl", chosen.overrides):
+    for _, job in jobs_of("mdl", overrides):
         config = validate(plain(job), MdlConfig)
         key = json.dumps(identifying(config.plain, "mdl") | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, groups)], ["model"])
     made = zip(names, groups.values(), strict=True)
-    return [run_group(str(name), len(erasers), config, chosen) for name, (config, erasers) in made]
+    return [run_group(str(name), len(erasers), config) for name, (config, erasers) in made]
 
 
 def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> dict[str, float | None]:
@@ -155,7 +154,7 @@ def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> di
     return {**runs, **whole}
 
 
-def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
+def print_work(groups: Sequence[RunGroup]) -> None:
     rows = []
     for group in groups:
         step, batch = group.step, max(examples for _, examples in group.trainings)
@@ -164,7 +163,7 @@ def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
     whole = [sum(group.runs * group.totals()[i] for group in groups) for i in range(3)]
     rows.append(["all runs", shown(sum(group.runs for group in groups)), *[""] * 4, *map(shown, whole)])
     headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
-    caption = f"A step is one seed's; a run is of all seeds and sizes, {epochs}."
+    caption = f"A step is one seed's; a run is of all seeds and sizes, at most {EPOCHS} epochs each."
     Table("work", [caption], [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
 
 
@@ -185,32 +184,21 @@ def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_
     Table("hours", caption, headings, rows).show()
 
 
-def show(chosen: argparse.Namespace) -> int:
-    groups, devices, this_machine = run_groups(chosen), dict(H100), pick_device("auto")
-    if chosen.teraflops:
-        devices["as given"] = Device(chosen.teraflops * 1e12, chosen.terabytes * 1e12, 2)
+def show(overrides: Sequence[str]) -> int:
+    groups, this_machine = run_groups(overrides), pick_device("auto")
     precision = torch.bfloat16 if this_machine.type == "cuda" else torch.float32
-    devices["this machine"] = Device(
-        product_rate(precision, this_machine), memory_rate(this_machine), precision.itemsize
-    )
-    print_work(groups, f"{chosen.epochs} epochs each (no more than train.max_epochs)")
-    print_hours(groups, devices, machine(this_machine))
+    rates = product_rate(precision, this_machine), memory_rate(this_machine)
+    print_work(groups)
+    print_hours(groups, H100 | {"this machine": Device(*rates, precision.itemsize)}, machine(this_machine))
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.compute_costs", __doc__)
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
-    parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
-    size = ("C", "H", "W", "CLASSES", "EXAMPLES")
-    parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
-    parser.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
-    parser.add_argument("--terabytes", type=float, help="a second, of its memory")
     words, _ = without_config_dir(sys.argv[1:] if arguments is None else arguments)
-    chosen = parser.parse_intermixed_args(words)
-    if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
-        parser.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
-    return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
+    overrides = parser.parse_args(words).overrides
+    return exit_code(functools.partial(show, overrides), "mdl", overrides)
 
 
 if __name__ == "__main__":
