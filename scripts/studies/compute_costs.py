@@ -1,4 +1,4 @@
-"""Cost of a sweep of `python -m mdl`: FLOPs, bytes, least and likely hours on one GPU, on eight, on a cluster.
+"""Cost of a sweep of `python -m mdl`: least and likely hours on one GPU, on eight, on a cluster.
 
     python -m scripts.studies.compute_costs                      of +experiment=table16
     python -m scripts.studies.compute_costs dataset=digits model=mlp,lenet
@@ -94,12 +94,6 @@ class RunGroup(NamedTuple):
         multiple = measured.multiple(self.model)
         return multiple and multiple * self.hours(measured.floor)
 
-    def totals(self) -> tuple[float, float, float]:
-        """Return steps, PFLOP and TB of one run; saved activations have two bytes per number."""
-        flops = sum(steps * examples * self.step.flops for steps, examples in self.trainings)
-        moved = sum(steps * self.step.moved_bytes(examples, 2) for steps, examples in self.trainings)
-        return sum(steps for steps, _ in self.trainings), flops / 1e15, moved / 1e12
-
 
 def sized(dataset: Options) -> tuple[tuple[int, int, int], int, int]:
     """Return image shape, classes and training examples of a known dataset."""
@@ -154,19 +148,6 @@ def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> di
     return {**runs, **whole}
 
 
-def print_work(groups: Sequence[RunGroup]) -> None:
-    rows = []
-    for group in groups:
-        step, batch = group.step, max(examples for _, examples in group.trainings)
-        of_step = step.forward_flops / 1e6, step.flops * batch / 1e9, step.moved_bytes(batch, 2) / 1e6
-        rows.append([group.name, *map(shown, (group.runs, step.parameters, *of_step, *group.totals()))])
-    whole = [sum(group.runs * group.totals()[i] for group in groups) for i in range(3)]
-    rows.append(["all runs", shown(sum(group.runs for group in groups)), *[""] * 4, *map(shown, whole)])
-    headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
-    caption = f"A step is one seed's; a run is of all seeds and sizes, at most {EPOCHS} epochs each."
-    Table("work", [caption], [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
-
-
 def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
     likely = sweep_hours(groups, [group.likely_hours(MEASURED) for group in groups])
     least = [sweep_hours(groups, [group.hours(device) for group in groups]) for device in devices.values()]
@@ -175,6 +156,7 @@ def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_
     multiples = {group.model: MEASURED.multiple(group.model) for group in groups}
     times = ", ".join(f"{model} {multiple:.3g}" for model, multiple in multiples.items() if multiple)
     caption = [
+        f"A run is of all seeds and sizes, at most {EPOCHS} epochs each.",
         f"Likely: the floor of {MEASURED.device} in bfloat16, times what was measured there on {MEASURED.date}: "
         f"{times or 'nothing of these models'}.",
         f"At least, by column: {', '.join(rates)}. This machine: {this_machine}.",
@@ -188,7 +170,6 @@ def show(overrides: Sequence[str]) -> int:
     groups, this_machine = run_groups(overrides), pick_device("auto")
     precision = torch.bfloat16 if this_machine.type == "cuda" else torch.float32
     rates = product_rate(precision, this_machine), memory_rate(this_machine)
-    print_work(groups)
     print_hours(groups, H100 | {"this machine": Device(*rates, precision.itemsize)}, machine(this_machine))
     return 0
 
