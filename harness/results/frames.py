@@ -35,7 +35,6 @@ RUNS = (
     "largest_over_median", "left_out_accuracy",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
-COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
 CURVE = (
     "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
@@ -73,19 +72,6 @@ class Results:
             for row in zip(curve.epochs.astype(int), curve.train_bits, curve.validation_bits, strict=True)
         ]
         return pd.DataFrame(rows, columns=[*LOSSES])
-
-    @property
-    def counterparts(self) -> pd.DataFrame:
-        """Losses on counterparts of the test images along trainings."""
-        rows = [
-            (run.id, seed, name, *values)
-            for run in self._stored
-            if run.result is not None
-            for name, sample in (getattr(run.result, "counterparts", None) or {}).items()
-            for s, seed in enumerate(run.result.seeds)
-            for values in zip(sample.step[s], sample.loss_bits[s], sample.accuracy[s], sample.agreement[s], strict=True)
-        ]
-        return pd.DataFrame(rows, columns=[*COUNTERPARTS])
 
 
 def load(*directories: str | Path) -> Results:

@@ -13,7 +13,7 @@ import pytest
 
 from conf.groups import keys
 from harness.results import load
-from harness.results.frames import COUNTERPARTS, CURVE, LOSSES, RUNS, UNFINISHED, pair_id
+from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED, pair_id
 from mdl.__main__ import COMMAND as MDL
 from tests.made_up_runs import edit_result, result_json, trained, write_information_run, write_run
 
@@ -21,7 +21,7 @@ from tests.made_up_runs import edit_result, result_json, trained, write_informat
 def test_every_column_is_described() -> None:
     page = (Path(__file__).parents[3] / "docs/api/results.md").read_text(encoding="utf-8")
     _, *sections = page.split("\n`Results.")
-    for section, columns in zip(sections, (RUNS, CURVE, LOSSES, COUNTERPARTS, UNFINISHED), strict=True):
+    for section, columns in zip(sections, (RUNS, CURVE, LOSSES, UNFINISHED), strict=True):
         assert re.findall(r"^\| `(\w+)` \| \w", section, re.MULTILINE) == [*columns]
 
 
