@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from conf.commands import result_type
 from harness.results.columns import Column, Row, difference, first, runs_of, seeds_of
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
@@ -16,9 +17,6 @@ from harness.results.table_names import tables_of_runs
 from harness.statistics import holm
 
 log = logging.getLogger(__name__)
-
-# in every frame, for figures and other columns
-_COMPARED = difference("", "bits_per_label"), difference("", "test_loss_bits")
 
 
 def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[pd.DataFrame]:
@@ -32,13 +30,14 @@ def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[pd.Data
         The content of each table as a frame, with a line per distinct seed of each model and eraser (`rows_of`), sorted
         by model and then by eraser (`label_order`), and one per unfinished run, which has no seed. It has the columns
         of `Results.runs`, of which `dataset`, `model` and `eraser` are `Label`s, and `setting` is the table's, and
-        `title`, `heading` and `table`, the names of the table (`tables_of_runs`);
+        `title` and `table`, the names of the table (`tables_of_runs`);
         `stored`, the `StoredRun`, and `position`, the position of the seed in its result;
         `loss_curve` of the training on everything, if there is one;
         `row`, the number of the row, `runs`, the ids of its runs, and `seeds`, their number of distinct seeds;
         `incomplete`, the row's state if it has no result, "2 of 5 seeds" if it lacks seeds of the model, else "";
         `is_control`, whether the row is the control of the model's other rows;
-        `bits_per_label_difference` and `test_loss_bits_difference` to the control (`with_differences`).
+        differences to the control (`with_differences`) of the command's `Result.compared`, such as
+        `bits_per_label_difference`.
     """
     return [_arranged(of_table, note).assign(**names) for names, of_table in tables_of_runs(runs)]
 
@@ -104,7 +103,8 @@ def _arranged(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
     frame = frame[frame["seed"].isna() | ~frame.duplicated(["row", "seed"])].sort_values("row", kind="stable")
     frame = frame.join(pd.DataFrame(_of_rows(of_rows)), on="row").reset_index(drop=True)
     _note_changed_code(rows_of(frame), note)
-    return with_differences(frame, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
+    compared = [difference("", name) for name in result_type(runs[0].command).compared]
+    return with_differences(frame, compared, lambda line: note(f"{line}: no error over test examples"))
 
 
 def _of_rows(runs: Mapping[tuple[Label, Label], Sequence[StoredRun]]) -> Iterator[dict[str, Any]]:
@@ -176,7 +176,7 @@ def with_differences(frame: pd.DataFrame, columns: Iterable[Column], note: Note 
         note: called with one line on each damaged file of losses on test examples.
     """
     for column in columns:
-        if column.compared is None or column.name in frame:
+        if column.compared is None or column.name in frame or column.compared[0] not in frame:
             continue
         value, by = column.compared
         if by == "eraser":

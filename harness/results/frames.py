@@ -7,7 +7,6 @@
 Foreign, damaged and unfinished runs never raise errors: `problems` and `unfinished` list them with the reason.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,15 +23,10 @@ from harness.result import Result
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import as_text, comparable, flatten, setting, without_paths
 
-# columns that always exist, described in docs/api/results.md
+# columns that always exist; those of commands (`Result.by_seed`) follow: docs/api/results.md
 RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
-    "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label",
-    "total_bits", "calibrated_bits_per_label", "excess_bits", "area_bits", "published_units", "test_loss_bits",
-    "accuracy", "train_loss_bits", "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits",
-    "sharp_drop_epoch", "label_entropy_bits", "epochs", "best_epoch", "ended", "coding_on_plateau",
-    "final_on_plateau", "untrained", "f_si_nats", "si_nats", "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth",
-    "largest_over_median", "left_out_accuracy",
+    "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
@@ -47,7 +41,7 @@ class Results:
     """Finished runs as frames.
 
     Attributes:
-        runs: one row per run and seed; columns are `RUNS`, options and the certificate.
+        runs: one row per run and seed; columns are `RUNS`, the commands' numbers, options and the certificate.
         curve: learning curves, one row per run, seed and training size.
         unfinished: runs without a result.
         problems: one line on each file or run that could not be read, and on oddities of the others.
@@ -106,7 +100,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """Return a frame with the documented columns first, in their order, and NaN as the only missing value."""
     frame = pd.DataFrame(list(rows))
     further = [column for column in frame.columns if column not in columns]
-    return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
+    return frame.reindex(columns=[*columns, *further]).infer_objects()
 
 
 def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
@@ -150,10 +144,12 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
         "model_pair_id": pair_id(result, data, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
         "data": data,
-        "code": json.dumps(run.code, sort_keys=True),
+        "code": tuple(sorted(run.code.items())),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
         **{name: getattr(result, name) for name in ("parameters", "num_classes", "train_size")},
+    }
+    constant = {
         **{key: value for key, value in options.items() if not key.endswith("._target_")},
         **{
             f"certificate.{split}.{name}": value
@@ -163,7 +159,7 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
     }
     by_seed = result.by_seed()
     for s, seed in enumerate(result.seeds):
-        yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}}
+        yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}, **constant}
 
 
 def pair_id(result: Result, data: str | None = None, differs: str = "eraser") -> str:

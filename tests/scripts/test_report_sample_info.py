@@ -83,7 +83,7 @@ def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_fi
     out, problems = report(runs)
     assert problems == []
     assert [*sections(out)] == [
-        "Digits, paper", "sample_info: Runs", "sample_info: How scores move between erasers",
+        "mdl: digits, train=paper, mdl=paper", "sample_info: Runs", "sample_info: How scores move between erasers",
         "sample_info: Subgroups of examples", "sample_info: Summaries",
         "sample_info: The 20 most suspicious examples: digits, MLP, control",
         "sample_info: The 20 most suspicious examples: digits, MLP, LEACE",

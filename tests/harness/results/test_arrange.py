@@ -137,23 +137,6 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
 
 
-def test_headings_are_written_as_people_write_them() -> None:
-    def heading(**parts: dict) -> str:
-        return first(arrange(stored([result(**parts)]))[0], "heading")
-
-    quick = {"train": keys("train", "quick")}
-    assert heading(**quick) == "Digits, quick"
-    assert heading(train=keys("train", "default")) == "Digits"
-    (coded,) = arrange([coding(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default"))])
-    assert first(coded, "heading") == "CIFAR-10, train=quick"
-    assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
-
-
-def test_tables_of_one_heading_have_their_titles_instead() -> None:
-    grids = arrange(stored([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)]))
-    assert names_of(grids, "heading") == [f"train: digits, train=quick, train.lr={lr}" for lr in (0.25, 0.5)]
-
-
 def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
     def arrays(path: str) -> Result:
         return result(dataset={"name": "arrays", "path": path})
