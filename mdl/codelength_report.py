@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, StrMethodFormatter
 
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
@@ -195,14 +195,16 @@ def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, 
         ax.get_yticklabels()[i].set_fontweight("bold")
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
+    ax.locator_params(axis="x", nbins=5)  # so that labels do not touch
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     ax.set(title="cost of erasure", xlabel="codelength minus control (bits per label)")
 
 
 def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
-    """Make the axis logarithmic, with ticks at the sizes."""
+    """Make the axis logarithmic, with ticks at the sizes or at every second, third, ... of them."""
     ax.set_xscale("log")
-    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    ax.xaxis.set_major_locator(FixedLocator(sizes, nbins=4))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.minorticks_off()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, StrMethodFormatter
 
 from erasure.certificate import Certificate
 from erasure.few_examples import few_examples
@@ -311,6 +311,6 @@ def _epoch_axis(ax: Axes, last: float) -> None:
     """Make the axis logarithmic in epoch + 1 up to the `last` epoch, so that it includes epoch 0 without a kink."""
     steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
     ax.set_xscale("function", functions=(np.log1p, np.expm1))
-    ax.set_xticks([0, *(step for step in steps if step <= last)])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.xaxis.set_major_locator(FixedLocator([0, *(step for step in steps if step <= last)], nbins=9))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.set_xlim(0, max(last, 1))

@@ -22,7 +22,6 @@ from harness.figure_helpers import (
     STYLE,
     band,
     contrast,
-    figure_at,
     figure_of_panels,
     legible,
     name_lines,
@@ -106,36 +105,6 @@ def test_lines_without_points_have_no_names() -> None:
     name_lines(figure, [ax])
     assert figure.legends == []
     assert len(ax.texts) == 0
-
-
-@pytest.mark.parametrize("scale", ["linear", "log"])
-def test_labels_of_ticks_do_not_touch(scale: str, tmp_path: Path) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot(xscale=scale, xlim=(1, 400) if scale == "log" else (-0.1, 0.2))
-        ticks = [1, 2, 3, 100, 300, 330, 400] if scale == "log" else np.arange(-4, 9) * 0.025
-        ax.set_xticks(ticks, [f"{tick:+.3f}" for tick in ticks])
-    drawn_again(figure)
-    shown = [text for text in ax.get_xticklabels() if text.get_text()]
-    assert overlapping(shown) == []
-    assert 2 <= len(shown) < len(ticks)
-    assert ("+400.000" if scale == "log" else "+0.000") in [text.get_text() for text in shown]
-
-
-def test_ticks_with_room_all_stay(tmp_path: Path) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot()
-        ax.set_xticks([0, 1, 2, 3])
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
-
-
-@pytest.mark.parametrize(("heights", "whole"), [([1, 2, 2], True), ([1, 2, 1.5], False)])
-def test_an_axis_that_counts_has_no_ticks_between_whole_numbers(
-    heights: list[float], whole: bool, tmp_path: Path
-) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot()
-        ax.hist([0, 1, 2], weights=heights, bins=3)
-    assert all(float(tick).is_integer() for tick in ax.get_yticks()) is whole
 
 
 def test_a_note_stands_under_all_panels(tmp_path: Path) -> None:
