@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from conf.groups import choices
-from harness import figure_helpers
 from harness.figure_helpers import (
     MAX_NAMED_LINES,
     STYLE,
@@ -29,7 +28,7 @@ from harness.figure_helpers import (
     save,
     wrapped,
 )
-from harness.results.run_labels import Label, eraser_colours, palette, usual_colours
+from harness.results.run_labels import Label, eraser_colours
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -150,12 +149,6 @@ def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_
     faces = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if "fill: #" in path.get("style", "")]
     assert faces == []
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize("light", [usual_colours()["control"], *palette()])
-def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
-    dark = figure_helpers._DARK.get(light.lower(), light)
-    assert contrast(dark, "#161616") >= 3  # WCAG's least contrast of graphics
 
 
 @pytest.mark.parametrize("colour", ["#e69f00", "#8c564b", "#fde725", "#440154"])

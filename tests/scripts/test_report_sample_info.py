@@ -119,13 +119,6 @@ def test_groups_and_summaries_are_shown_where_there_are_any(runs, real_figures) 
     assert "training examples removed (%)" in (out / "figures" / "sample-info-summaries-figure.svg").read_text()
 
 
-def test_without_groups_and_summaries_there_are_no_such_tables(runs, no_figures) -> None:
-    write_information_run(runs, "control", **OTHERS)
-    out, _ = report(runs)
-    assert [title.split(":")[1] for title in sections(out)] == [" Runs", " The 20 most suspicious examples"]
-    assert not list((out / "tables").glob("sample-info-groups*"))
-
-
 def test_agreement_with_references_is_a_table_of_its_own(runs, no_figures) -> None:
     both = {"pearson": 0.9, "spearman": 0.8}
     seeds = [{"examples": 30, "weight": both, "prediction": {"pearson": 0.7, "spearman": None}} for _ in range(2)]
