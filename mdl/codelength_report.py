@@ -73,18 +73,10 @@ _CODELENGTHS = (
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=("coding",),
     ),
 )  # fmt: skip
-# columns that the CSV contains only if the table shows them
-_ON_REQUEST = (
-    Column(
-        "compression", "compression", ".2f", "codelength of the uniform code divided by this one's",
-        trainings=("coding",),
-    ),
-    difference(
-        "Δ to first model", "bits_per_label", "of the codelength, to the first model's under the same eraser", "model",
-        trainings=("coding",),
-    ),
-)  # fmt: skip
-COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST)} | final_losses_report.COLUMNS
+_ON_REQUEST = Column(  # which the CSV contains only if the table shows it
+    "compression", "compression", ".2f", "codelength of the uniform code divided by this one's", trainings=("coding",)
+)
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, _ON_REQUEST)} | final_losses_report.COLUMNS
 _UNEQUAL_BITS = 0.005  # smallest log2 k - label entropy for which a table gives both
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
@@ -97,7 +89,7 @@ def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
         names: columns of `COLUMNS` to show; the usual ones by default.
     """
     names = names or _USUAL
-    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, _ON_REQUEST, _notes)
+    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, [_ON_REQUEST], _notes)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

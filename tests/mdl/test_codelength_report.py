@@ -16,7 +16,7 @@ from matplotlib.text import Text
 
 from harness.result import Result
 from harness.result_fields import SharpDrops
-from harness.results import compare, load
+from harness.results import load
 from harness.results.arrange import arrange, colours_of, finished_rows, panels_of, rows_of
 from harness.results.read import read_runs
 from mdl.codelength_report import COLUMNS, draw_learning_curves, draw_scaling, scaling_panels, table_of
@@ -111,7 +111,7 @@ def test_quick_runs_say_how_they_are_off(tmp_path: Path) -> None:
 
 def test_every_column_says_which_of_its_trainings_stayed_on_the_plateau(tmp_path: Path) -> None:
     """A new column fails here until it says so (`Column.trainings`)."""
-    coding = {"bits_per_label", "bits_per_label_difference", "bits_per_label_model_difference", "compression",
+    coding = {"bits_per_label", "bits_per_label_difference", "compression",
               "calibrated_bits_per_label", "area_bits", "published_units"}  # fmt: skip
     both = {"excess_bits", "surplus_bits", "sample_complexity", "crossing"}
     final = {"test_loss_bits", "test_loss_bits_difference", "accuracy", "sharp_drop_bits", "sharp_drop_epoch",
@@ -157,25 +157,13 @@ def test_a_sentence_says_how_often_the_untrained_network_was_scored(tmp_path: Pa
     assert "untrained" not in table_of(compared([control])).caption()
 
 
-def test_compression_and_differences_between_models_are_there_on_request(tmp_path: Path) -> None:
-    for eraser in ("control", "leace"):
-        for model in ("lenet", "mlp"):
-            write_run(tmp_path, dataset="digits", eraser=eraser, model=model, seeds=range(3))
-    (runs,) = arrange(read_runs([tmp_path]))
-    names = ("bits_per_label", "compression", "bits_per_label_model_difference")
-    table = table_of(runs, names)
-    assert list(table.headings)[2:] == ["bits per label", "compression", "Δ to first model", "seeds"]
-    between = compare(load(tmp_path).runs, baseline="lenet", by="model").set_index(["model", "eraser"])
+def test_compression_is_there_on_request(tmp_path: Path) -> None:
+    runs = comparison(tmp_path)
+    table = table_of(runs, ("bits_per_label", "compression"))
+    assert list(table.headings)[2:] == ["bits per label", "compression", "seeds"]
     for record in table.records:
         assert record["compression"] == pytest.approx(math.log2(10) / record["bits_per_label_mean"])
-        expected = between.loc[(record["model"].name, record["eraser"].name)]
-        if record["model"].name == "lenet":
-            assert record["bits_per_label_model_difference"] is None
-        else:
-            for name in ("difference", "standard_error", "p_holm"):
-                assert record[f"bits_per_label_model_{name}"] == pytest.approx(expected[name])
-    usual = {*table_of(runs).records[0]}
-    assert usual.isdisjoint({"compression", "bits_per_label_model_difference"})
+    assert "compression" not in table_of(runs).records[0]
     assert "compression" not in table_of(runs).headings
 
 
