@@ -112,20 +112,13 @@ def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
 
 def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
     """Return the digest of each run's dataset; one without it gets that of runs with its options, if they agree."""
-    known: dict[str, set[str]] = {}
-    names = [
-        [fingerprint(dataset), fingerprint(without_paths(dataset))]
-        for dataset in (run.config["dataset"] for run in runs)
+    names = [fingerprint(without_paths(run.config["dataset"])) for run in runs]
+    known: dict[str, set[str]] = {name: set() for name in names}
+    for run, name in zip(runs, names, strict=True):
+        known[name] |= {run.data} if run.data else set()
+    return [
+        run.data or (min(known[name]) if len(known[name]) == 1 else None) for run, name in zip(runs, names, strict=True)
     ]
-    for run, of_run in zip(runs, names, strict=True):
-        if (data := run.data) is not None:
-            for name in of_run:
-                known.setdefault(name, set()).add(data)
-
-    def adopted(of_run: Sequence[str]) -> str | None:
-        return next((data for name in of_run for data in known.get(name, ()) if len(known[name]) == 1), None)
-
-    return [run.data or adopted(of_run) for run, of_run in zip(runs, names, strict=True)]
 
 
 def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
