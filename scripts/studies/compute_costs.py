@@ -47,32 +47,10 @@ EPOCHS = 100  # of every training; nobody knows when they will stop
 BATCH = 64  # examples in a step of the measurements below
 
 
-class Measured(NamedTuple):
-    """Examples a second, those of all seeds together, on images of 32 × 32 × 3.
-
-    From the first row of `python -m scripts.benchmarks.train --dataset cifar --model MODEL --device cuda`, at the
-    model's default size and in steps of `BATCH` examples.
-    """
-
-    device: str
-    date: str
-    floor: Device
-    examples_per_s: Mapping[str, float]
-
-    def multiple(self, model: str) -> float | None:
-        """Return the measured time of a model's step over its floor; None if it was not measured."""
-        if model not in self.examples_per_s:
-            return None
-        step = step_of(json.dumps(composed("mdl", [f"model={model}"], MdlConfig).model), CIFAR, 10)
-        return BATCH / self.examples_per_s[model] / step.floor(BATCH, self.floor).seconds
-
-
-MEASURED = Measured(
-    "H100 80GB HBM3",
-    "2026-11-27",
-    H100["H100, bfloat16"],
-    {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482},
-)
+# Examples a second on images of 32 × 32 × 3, those of all seeds together, by an H100 80GB HBM3 on 2026-11-27: the first
+# row of `python -m scripts.benchmarks.train --dataset cifar --model MODEL --device cuda`, at the model's default size.
+MEASURED = {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482}
+MEASURED_ON = "H100, bfloat16"
 CPU_MULTIPLES = "2 to 3.2"  # MLP and LeNet, two cores, 2026-11-21
 
 
@@ -89,10 +67,18 @@ class RunGroup(NamedTuple):
         """Return the least hours of one run."""
         return sum(self.step.floor(examples, device, steps).seconds for steps, examples in self.trainings) / 3600
 
-    def likely_hours(self, measured: Measured) -> float | None:
+    def likely_hours(self) -> float | None:
         """Return the hours of one run at the multiple of the floor that was measured; None if none was."""
-        multiple = measured.multiple(self.model)
-        return multiple and multiple * self.hours(measured.floor)
+        multiple = measured_multiple(self.model)
+        return multiple and multiple * self.hours(H100[MEASURED_ON])
+
+
+def measured_multiple(model: str) -> float | None:
+    """Return the measured time of a model's step over its floor; None if it was not measured."""
+    if model not in MEASURED:
+        return None
+    step = step_of(json.dumps(composed("mdl", [f"model={model}"], MdlConfig).model), CIFAR, 10)
+    return BATCH / MEASURED[model] / step.floor(BATCH, H100[MEASURED_ON]).seconds
 
 
 def sized(dataset: Options) -> tuple[tuple[int, int, int], int, int]:
@@ -149,15 +135,15 @@ def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> di
 
 
 def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
-    likely = sweep_hours(groups, [group.likely_hours(MEASURED) for group in groups])
+    likely = sweep_hours(groups, [group.likely_hours() for group in groups])
     least = [sweep_hours(groups, [group.hours(device) for group in groups]) for device in devices.values()]
     rows = [[what, *(shown(column[what]) for column in (likely, *least))] for what in likely]
     rates = (f"{d.flops / 1e12:.3g} TFLOP/s and {d.memory_bytes / 1e12:.3g} TB/s" for d in devices.values())
-    multiples = {group.model: MEASURED.multiple(group.model) for group in groups}
+    multiples = {group.model: measured_multiple(group.model) for group in groups}
     times = ", ".join(f"{model} {multiple:.3g}" for model, multiple in multiples.items() if multiple)
     caption = [
         f"A run is of all seeds and sizes, at most {EPOCHS} epochs each.",
-        f"Likely: the floor of {MEASURED.device} in bfloat16, times what was measured there on {MEASURED.date}: "
+        "Likely: the floor of an H100 in bfloat16, times what was measured there on 2026-11-27: "
         f"{times or 'nothing of these models'}.",
         f"At least, by column: {', '.join(rates)}. This machine: {this_machine}.",
         f"On CPUs trainings took {CPU_MULTIPLES} times the floor (docs/benchmarks.md).",
