@@ -1,4 +1,4 @@
-"""Finished runs as tidy pandas frames: a row per run and seed, per training size.
+"""Finished runs as tidy pandas frames: a row per run and seed, per training size, per epoch.
 
     from harness.results import load
     results = load("runs/")
@@ -8,7 +8,8 @@ Foreign, damaged and unfinished runs never raise errors: `problems` and `unfinis
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
     "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size",
 )  # fmt: skip
+LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
 CURVE = (
     "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
@@ -49,6 +51,21 @@ class Results:
     curve: pd.DataFrame
     unfinished: pd.DataFrame
     problems: list[str]
+    _stored: list[StoredRun] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Losses over epochs of the trainings on everything, read from disk on first use.
+
+        Missing and damaged files are left out, with a line in `problems`.
+        """
+        rows = [
+            (run.id, seed, *row)
+            for run in self._stored
+            for seed, curve in run.loss_curves(self.problems.append).items()
+            for row in zip(curve.epochs.astype(int), curve.train_bits, curve.validation_bits, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=[*LOSSES])
 
 
 def load(*directories: str | Path) -> Results:
@@ -75,6 +92,7 @@ def load(*directories: str | Path) -> Results:
         curve=_frame((row for run in finished for row in _curve_rows(run)), CURVE),
         unfinished=_frame((_unfinished_row(run) for run in runs if run.result is None), UNFINISHED),
         problems=problems,
+        _stored=finished,
     )
 
 

@@ -169,6 +169,7 @@ def test_reading_foreign_runs_writes_nothing_hangs_nowhere_and_leaves_none_out_i
     said = " ".join(found.problems)
     silent = [run.id for run in planted if run.id not in known and run.id not in said]
     assert silent == []
+    _ = found.losses
     with limited(LIMIT_S):
         assert report([str(foreign.root), "--out", str(tmp_path / "report"), "--columns", "all"]) == 0
         assert sweep(["status", str(foreign.root)]) == 1

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conf.groups import keys
 from harness.results import load
-from harness.results.frames import CURVE, RUNS, UNFINISHED, pair_id
+from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED, pair_id
 from mdl.__main__ import COMMAND as MDL
 from tests.made_up_runs import edit_result, result_json, trained, write_information_run, write_run
 
@@ -32,7 +33,7 @@ def test_every_column_is_described_and_none_is_empty_in_runs_of_all_commands(tmp
     runs = load(tmp_path).runs
     assert {*described} == {name for name in runs if "." not in str(name)} - {"dtype"}  # an option
     assert described[: len(RUNS)] == [*RUNS]
-    assert others == [[*CURVE], [*UNFINISHED]]
+    assert others == [[*CURVE], [*LOSSES], [*UNFINISHED]]
     assert [name for name in described if runs[name].isna().all()] == []
 
 
@@ -125,6 +126,16 @@ def test_a_learning_curve_has_a_row_per_size_and_seed(tmp_path: Path) -> None:
     assert curve.loc[curve["n"] == stored[-1]["n"], "next_loss_bits"].isna().all()
 
 
+def test_loss_curves_are_those_on_disk(tmp_path: Path) -> None:
+    run = write_run(tmp_path, command="train", seeds=[0, 1])
+    losses = load(tmp_path).losses
+    stored = pd.read_csv(run.directory / "curves.csv")
+    stored = stored[stored["n"] == stored["n"].max()]
+    assert list(losses.columns) == list(LOSSES)
+    for name in ("seed", "epoch", "train_loss_bits", "validation_loss_bits"):
+        np.testing.assert_array_equal(losses[name], stored[name])
+
+
 def test_every_command_is_read(tmp_path: Path) -> None:
     write_run(tmp_path, command="mdl")
     write_run(tmp_path, command="train")
@@ -142,16 +153,20 @@ def test_damaged_foreign_and_unfinished_runs_are_listed(tmp_path: Path) -> None:
     damaged, unfinished = write_run(tmp_path, eraser="leace"), write_run(tmp_path, eraser="qleace")
     (damaged.directory / "result.json").write_text("{")
     (unfinished.directory / "result.json").unlink()
+    curves = write_run(tmp_path, eraser="gradient")
+    (curves.directory / "curves.csv").write_text("n,seed\n1")
     results = load(tmp_path)
-    assert set(results.runs["eraser"]) == {"control"}
+    assert set(results.runs["eraser"]) == {"control", "gradient"}
     assert list(results.unfinished.columns) == list(UNFINISHED)
     assert results.unfinished["run_id"].tolist() == [unfinished.id]
     assert any(str(damaged.directory) in line for line in results.problems)
+    assert set(results.losses["run_id"]) == set(results.runs.loc[results.runs["eraser"] == "control", "run_id"])
+    assert any(str(curves.directory) in line for line in results.problems)
 
 
 def test_an_empty_folder_gives_empty_frames_and_a_missing_one_is_named(tmp_path: Path) -> None:
     results = load(tmp_path)
-    assert (len(results.runs), len(results.curve), len(results.unfinished)) == (0, 0, 0)
+    assert (len(results.runs), len(results.curve), len(results.losses), len(results.unfinished)) == (0, 0, 0, 0)
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         load(tmp_path / "nowhere")
 
