@@ -82,7 +82,7 @@ FINALS = (
         "below control", "crossing", "",
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
-        fields={}, trainings=("coding", "final"),
+        fields={}, trainings=("coding", "final"), order_by="crossing_size",
     ),
     *csv_only("crossing_size", "crossing_epoch"),
     Column(

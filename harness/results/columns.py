@@ -33,6 +33,7 @@ class Column:
         fields: by names in CSV, the attributes of a combined value; by default CSV has the value itself by `name`.
         trainings: kinds of trainings behind the number: "coding" if their losses enter a codelength, "final" for those
             on the whole split. Remarks below a table name those that learnt nothing.
+        order_by: key of the number that orders rows; by default the first number in CSV.
     """
 
     heading: str
@@ -43,6 +44,7 @@ class Column:
     over: Callable[[Sequence[Any]], Any] = itemgetter(0)
     fields: Mapping[str, str] | None = None
     trainings: Sequence[Literal["coding", "final"]] = field(default=(), kw_only=True)
+    order_by: str = field(default="", kw_only=True)
 
     def text(self, row: Row) -> str:
         """Return a row's cell; empty if the value is unknown."""
@@ -64,7 +66,8 @@ class Column:
         """Return the number that orders a row in this column; None if its text orders it, or if it is empty."""
         if not self.text(row):
             return None
-        numbers = (one for one in self.record(row).values() if isinstance(one, int | float) and type(one) is not bool)
+        ordering = values(row, self.order_by) if self.order_by else self.record(row).values()
+        numbers = (one for one in ordering if isinstance(one, int | float) and type(one) is not bool)
         return next(filter(math.isfinite, numbers), None)
 
 

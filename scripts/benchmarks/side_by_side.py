@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from scripts.benchmarks.benchmark_helpers import Cost, Row, argument_parser, attempt, machine, show
+from scripts.benchmarks.step_flops_and_bytes import Floor
 from scripts.benchmarks.train import TrainingBenchmark
 from train.epoch_trainer import fit_members
 
@@ -57,20 +58,22 @@ def rows(options: argparse.Namespace) -> list[Row]:
 
     def measure(who: str, processes: Sequence[argparse.Namespace], stack: str, with_mps: bool) -> Iterator[Row]:
         with mps() if with_mps else contextlib.nullcontext():
-            seconds = run(processes, stack)
+            seconds, floor = run(processes, stack)
         trained = sum(each.seeds for each in processes)
+        if measured:  # the rates of a device that processes share are too low for a floor
+            floor = measured[0].floor and Floor(*(trained * each for each in measured[0].floor))
         note = f"{trained * options.samples * options.epochs / seconds:,.0f} examples/s"
         if measured and (alone := measured[0].cost):
             note += f", {seconds / alone.seconds:.2f} times the time of one seed"
-        yield Row("training", who, Cost(seconds), note=note)
+        yield Row("training", who, Cost(seconds), floor, note)
 
     for way in ways:
         measured += attempt("training", way[0], functools.partial(measure, *way))
     return measured
 
 
-def run(processes: Sequence[argparse.Namespace], stack: str) -> float:
-    """Return the seconds from the first process's start of training to the last one's end.
+def run(processes: Sequence[argparse.Namespace], stack: str) -> tuple[float, Floor]:
+    """Return the seconds from the first process's start of training to the last one's end, and the floor of one.
 
     Raises:
         RuntimeError: a process failed.
@@ -90,11 +93,11 @@ def run(processes: Sequence[argparse.Namespace], stack: str) -> float:
         if any(process.exitcode != 0 for process in started):
             codes = [process.exitcode for process in started]
             raise RuntimeError(f"processes ended with exit codes {codes}; None: still running")
-        starts, ends = zip(*(times.get(timeout=10) for _ in started), strict=True)
+        starts, ends, (floor, *_) = zip(*(times.get(timeout=10) for _ in started), strict=True)
     finally:
         for process in started:
             process.kill()
-    return max(ends) - min(starts)
+    return max(ends) - min(starts), floor
 
 
 def _train(
@@ -102,7 +105,7 @@ def _train(
     stack: str,
     processes: int,
     barrier: Barrier,
-    times: "Queue[tuple[float, float]]",
+    times: "Queue[tuple[float, float, Floor]]",
 ) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     bench = TrainingBenchmark(argparse.Namespace(**{"width": None, "dataset": "cifar", "images": "", **vars(options)}))
@@ -119,7 +122,7 @@ def _train(
     barrier.wait(_READY_S)
     start = time.monotonic()  # all processes read one clock
     train(options.epochs)
-    times.put((start, time.monotonic()))
+    times.put((start, time.monotonic(), bench.floor))
 
 
 @contextlib.contextmanager
