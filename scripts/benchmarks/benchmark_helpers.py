@@ -8,6 +8,7 @@ import os
 import platform
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,21 @@ def timed(
         if len(costs) == 3 or cost.seconds > 2:
             return result, min(costs, key=lambda cost: cost.seconds)
         del prepared, result
+
+
+def waits(work: Callable[[], object], device: torch.device) -> str:
+    """Return how often the host waits for a GPU in `work()`, as the end of a note; empty for a CPU."""
+    if device.type != "cuda":
+        return ""
+    mode = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+    return f", waits {sum('synchroniz' in str(one.message) for one in caught)} times"
 
 
 def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:

@@ -1,7 +1,7 @@
 """Seconds, memory and exactness of every eraser and of the public packages, on the same data in one process.
 
     uv run --group bench python -m scripts.benchmarks.erasers --dim 768
-    uv run --group bench python -m scripts.benchmarks.erasers --dim 3072 --images DIR
+    uv run --group bench python -m scripts.benchmarks.erasers --dim 3072 --full-peer --images DIR
 
 Statistics and erasers are timed separately. A floor is the longer of two times: of the products that the result needs,
 at the rate of a square product of the same size, and of reading the input and writing the result. Rates are measured
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure import ClassMoments, LeaceEraser, QleaceEraser, erase, fit_layers
+from erasure import AlfQleaceEraser, ClassMoments, LeaceEraser, QleaceEraser, erase, fit_layers
+from erasure.polar import gram
 from erasure.progress import console
 from scripts.benchmarks.benchmark_helpers import (
     Cost,
@@ -32,13 +33,15 @@ from scripts.benchmarks.benchmark_helpers import (
     memory_rate,
     show,
     timed,
+    waits,
 )
 from scripts.benchmarks.step_flops_and_bytes import Floor
 from scripts.images_for_benchmarks import labelled_images, side_of
 
+EXAMPLES = 20_000  # of `from_data`
 MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.erasers"
-CLASSES = 10
-LARGEST_PEER = 1024  # dimensions of another package's QLEACE
+LEFT_OUT = "left out at this size: --full-peer runs it"
+DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 
 
 class EraserBenchmark:
@@ -46,9 +49,10 @@ class EraserBenchmark:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.device = torch.device(options.device)
-        x, z, what = labelled_images(side_of(options.dim), options.samples, CLASSES, options.images)
+        self.full_peer = options.full_peer or options.dim <= 1024
+        x, z, what = labelled_images(side_of(options.dim), options.samples, options.classes, options.images)
         self.x, self.z = x.flatten(1).to(self.device), z.to(self.device)
-        self.k, self.d = CLASSES, options.dim
+        self.k, self.d = options.classes, options.dim
         self.rate = matmul_rate(self.d, torch.float64, self.device)
         self.single_rate = matmul_rate(self.d, torch.float32, self.device)
         self.bandwidth = memory_rate(self.device)
@@ -64,12 +68,12 @@ class EraserBenchmark:
     ) -> tuple[Result, Cost]:
         return timed(work, self.device, prepare)
 
-    def peer(self, what: str, run: Callable[[], tuple[Cost, str]]) -> Row:
-        """Return the row of concept-erasure, if it is installed."""
-        if importlib.util.find_spec("concept_erasure") is None:
-            return Row(what, "concept-erasure", None, note=MISSING)
+    def peer(self, what: str, who: str, package: str, run: Callable[[], tuple[Cost, str]], *, slow: bool) -> Row:
+        """Return the row of another package, if it is installed and not too slow."""
+        if not installed(package) or (slow and not self.full_peer):
+            return Row(what, who, None, note=LEFT_OUT if installed(package) else MISSING)
         cost, note = run()
-        return Row(what, "concept-erasure", cost, note=note)
+        return Row(what, who, cost, note=note)
 
     def floor(self, flops: float, moved_bytes: float, rate: float | None = None) -> Floor:
         """Return the floor of FLOPs in float64, or at another rate, and of memory traffic."""
@@ -80,6 +84,64 @@ class EraserBenchmark:
         return self.floor(products * 2 * self.d**3, matrices * 8 * self.d**2)
 
 
+def streaming(bench: EraserBenchmark, batches: int = 500) -> list[Row]:
+    """Accumulate moments of batches of 64 vectors of 1,024 dimensions, as from a hook in a network."""
+    x, z = torch.randn(batches, 64, 1024, device=bench.device), torch.randint(10, (batches, 64), device=bench.device)
+
+    def ours(**options: Any) -> Cost:
+        def run() -> int:
+            moments = ClassMoments(1024, 10, device=bench.device, **options)
+            for batch, labels in zip(x, z, strict=True):
+                moments.update(batch, labels)
+            return moments.n
+
+        return bench.timed(run)[1]
+
+    def theirs() -> tuple[Cost, str]:
+        from concept_erasure import LeaceFitter  # pyright: ignore[reportMissingImports]
+
+        def run() -> None:
+            fitter = LeaceFitter(1024, 10, dtype=torch.float32, device=str(bench.device))
+            for batch, labels in zip(x, z, strict=True):
+                fitter.update(batch, torch.nn.functional.one_hot(labels, 10).to(batch))
+
+        return bench.timed(run)[1], "float32"
+
+    rate = matmul_rate(1024, torch.float64, bench.device)
+    floor = bench.floor(x[..., 0].numel() * 1024**2, x.nbytes, rate)  # half of a product: it is symmetric
+    work = f"{batches} batches of 64 x 1,024"
+    return [
+        Row(work, "ours, class covariances", ours(), floor, "float64"),
+        Row(work, "ours, pooled", ours(pooled=True), floor, "float64"),
+        bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
+    ]
+
+
+def from_data(bench: EraserBenchmark) -> list[Row]:
+    x, z = bench.x[:EXAMPLES].double() / 255, bench.z[:EXAMPLES]
+    _, ours = bench.timed(lambda: LeaceEraser.fit(x, z, num_classes=bench.k))
+
+    def theirs() -> tuple[Cost, str]:
+        from concept_erasure import LeaceFitter  # pyright: ignore[reportMissingImports]
+
+        return bench.timed(lambda: LeaceFitter.fit(x, torch.nn.functional.one_hot(z, bench.k)).eraser)[1], "float64"
+
+    work = f"LEACE from {len(x):,} float64 vectors"
+    waited = waits(lambda: LeaceEraser.fit(x, z, num_classes=bench.k), bench.device)
+    return [
+        Row(work, "ours", ours, bench.floor(len(x) * bench.d**2, x.nbytes), f"float64{waited}"),
+        bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
+    ]
+
+
+def products(bench: EraserBenchmark) -> list[Row]:
+    """Compare a symmetric product by blocks, as moments take it, with a general one."""
+    x = torch.randn(8192, bench.d, dtype=torch.float64, device=bench.device)
+    floor, work = bench.floor(len(x) * bench.d**2, x.nbytes), f"XᵀX of {len(x):,} x {bench.d:,}"
+    ways: dict[str, Callable[[], Tensor]] = {"ours, by blocks": lambda: gram(x), "a general product": lambda: x.T @ x}
+    return [Row(work, who, bench.timed(way)[1], floor, "float64") for who, way in ways.items()]
+
+
 def leace(bench: EraserBenchmark) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: LeaceEraser.from_moments(m))
@@ -88,10 +150,11 @@ def leace(bench: EraserBenchmark) -> list[Row]:
         peer, cost = bench.timed(lambda fitter: fitter.eraser, lambda: [leace_fitter(m)])
         return cost, _mean_gap(m, peer.proj_left @ peer.proj_right)
 
+    waited = waits(lambda: LeaceEraser.from_moments(m), bench.device)
     # one Cholesky factor (d³/3 FLOPs); the rest is O(k d²)
     return [
-        Row("LEACE fit", "ours", ours, bench.matrix_floor(1 / 6, 1), _mean_gap(m, eraser.left @ eraser.right)),
-        bench.peer("LEACE fit", theirs),
+        Row("LEACE fit", "ours", ours, bench.matrix_floor(1 / 6, 1), _mean_gap(m, eraser.left @ eraser.right) + waited),
+        bench.peer("LEACE fit", "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 
 
@@ -110,8 +173,14 @@ def qleace(bench: EraserBenchmark) -> list[Row]:
     # Per class a Cholesky factor (1/6 of a product), M = FᵀR and F U (1/2 each, F is triangular), a polar factor by
     # no fewer than 3 Halley steps of a symmetric product, a Cholesky factor and two triangular solves (1/2 + 1/6 + 1),
     # and the map (1 + 1/2).
-    row = Row("QLEACE fit", "ours", ours, bench.matrix_floor(k * (1 / 6 + 1 + 5 + 1.5), 2 * k), note)
-    return [row, bench.peer("QLEACE fit", theirs)] if bench.d <= LARGEST_PEER else [row]
+    return [
+        Row("QLEACE fit", "ours", ours, bench.matrix_floor(k * (1 / 6 + 1 + 5 + 1.5), 2 * k), note),
+        bench.peer("QLEACE fit", "concept-erasure", "concept_erasure", theirs, slow=True),
+    ]
+
+
+def installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
 
 
 def leace_fitter(m: ClassMoments):
@@ -143,6 +212,12 @@ def _mean_gap(m: ClassMoments, projection: Tensor) -> str:
     return f"mean gap {float((shifts - shifts @ projection.T).norm(dim=1).max() / m.total.trace().sqrt()):.0e}"
 
 
+def _gap_left(m: ClassMoments, erased: Tensor, z: Tensor) -> str:
+    """Format max_j ‖m_j - m̄‖ / √tr Σ_xx of erased examples, with the trace before erasure."""
+    after = ClassMoments.fit(erased, z, num_classes=m.num_classes, pooled=True)
+    return f"mean gap {float(after.shifts.norm(dim=1).max() / m.total.trace().sqrt()):.0e} of the result"
+
+
 def _gap_and_edit(m: ClassMoments, maps: Tensor) -> str:
     return f"covariance gap {covariance_gap(m, maps):.1e}, edit {edit_size(m, maps):.8f}"
 
@@ -164,12 +239,13 @@ def edit_size(m: ClassMoments, maps: Tensor) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("erasers", __doc__, dim=768, samples=50_000)
+    parser = argument_parser("erasers", __doc__, dim=768, classes=10, samples=50_000)
     parser.add_argument("--images", default="", help="folder of images, <root>/train/<class>; default: synthetic ones")
     parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS), help="default: all")
+    parser.add_argument("--full-peer", action="store_true", help="run the peers' QLEACE also above d = 1,024")
     options = parser.parse_args(arguments)
-    if options.samples < 2 * CLASSES:
-        parser.error(f"--samples={options.samples}: must be at least {2 * CLASSES}, two images of each class")
+    if options.classes < 2 or options.samples < 2 * options.classes:
+        parser.error(f"--samples={options.samples}, --classes={options.classes}: need two images for each of 2 classes")
     try:
         bench = EraserBenchmark(options)
     except ValueError as error:
@@ -253,7 +329,58 @@ def _pass_for_each_block(model: torch.nn.Module, batches: Sequence[tuple[Tensor,
         fitted[name] = LeaceEraser.from_moments(moments).to(torch.float32)
 
 
-PARTS: dict[str, Callable[..., list[Row]]] = {each.__name__: each for each in (moments, leace, qleace, layers)}
+def alf_qleace(bench: EraserBenchmark) -> list[Row]:
+    m = bench.moments
+    eraser, ours = bench.timed(lambda: AlfQleaceEraser.from_moments(m, num_directions=DIRECTIONS, target=None))
+    note = f"{DIRECTIONS} directions after LEACE, worst norm down to {eraser.norms[-1] / eraser.norms[0]:.3f}"
+    # LEACE, and at least one product of every covariance with a vector per direction
+    floor = bench.matrix_floor(1 / 6, DIRECTIONS * bench.k)
+    difference = m.covariance(0) - m.within
+    _, one = bench.timed(lambda: torch.linalg.eigvalsh(difference))
+    estimate = f"estimated: {one.seconds:.3g} s per class and direction, re-projection not counted"
+    theirs = Cost(DIRECTIONS * bench.k * one.seconds)
+    return [
+        Row("ALF-QLEACE fit", "ours", ours, floor, note),
+        Row("ALF-QLEACE fit", "eigenvalues of all classes", theirs, note=estimate),
+    ]
+
+
+def apply(bench: EraserBenchmark) -> list[Row]:
+    rows, m = [], bench.moments
+    x = bench.x.float() / 255
+    maps = torch.eye(bench.d, dtype=torch.float64, device=bench.device).expand(bench.k, -1, -1)
+    qleace = QleaceEraser(m.mean, bench.k, m.means, maps, 0.0)  # any maps cost the same
+    exact = LeaceEraser.from_moments(m)
+    leace_flops = 4 * len(x) * bench.d * (bench.k - 1)
+    for name, eraser, flops in (
+        ("LEACE apply", exact, leace_flops),
+        ("LEACE apply", exact.to(torch.float32), leace_flops),
+        ("QLEACE apply", qleace, 2 * len(x) * bench.d**2),
+    ):
+        erased, cost = bench.timed(lambda eraser=eraser: eraser(x, bench.z))
+        inside = eraser.mean.dtype
+        note = f"{len(x) / cost.seconds:,.0f} images/s, {str(inside)[6:]} inside"
+        if name == "LEACE apply":
+            note += f", {_gap_left(m, erased, bench.z)}"
+        rate = bench.rate if inside == torch.float64 else bench.single_rate
+        rows.append(Row(name, f"ours, {str(inside)[6:]}", cost, bench.floor(flops, 2 * x.nbytes, rate), note))
+    return rows
+
+
+PARTS: dict[str, Callable[..., list[Row]]] = {
+    each.__name__: each
+    for each in (
+        moments,
+        streaming,
+        from_data,
+        layers,
+        products,
+        leace,
+        qleace,
+        alf_qleace,
+        apply,
+    )
+}
 
 
 if __name__ == "__main__":

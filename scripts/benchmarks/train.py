@@ -5,7 +5,8 @@
 
 Same examples, batch size, epochs, initial weights and validation losses (printed). The floor is the longer of two:
 of all matrix products and convolutions, as PyTorch counts them, at the rate of a large product; of reading and writing
-weights and activations. Both are in the precision of training, at rates measured first.
+weights and activations. Both are in the precision of training, at rates measured first. A second table has the kernels
+of a step (on a CPU: the operations), and the time in which none runs.
 
     python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled model
 
@@ -24,6 +25,7 @@ from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
 from erasure.splits import splits
+from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark_helpers import (
@@ -38,7 +40,9 @@ from scripts.benchmarks.benchmark_helpers import (
     show,
     timed,
 )
+from scripts.benchmarks.stacking import Case
 from scripts.benchmarks.step_flops_and_bytes import Device, Step
+from scripts.benchmarks.step_profile import profile_table
 from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.device_images import DeviceImages, to_device
 from train.ensemble import Ensemble
@@ -67,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bench = TrainingBenchmark(options)
     rows = bench.compare(options.only)
     show(bench.title, rows if options.skip_peer else [*rows, *bench.peer()])
+    if options.only is None or "rule" in options.only:
+        bench.profile().show()
     return 0
 
 
@@ -106,8 +112,9 @@ class TrainingBenchmark:
         self.ensemble = Ensemble(self.model(), precision)
         rates = Device(product_rate(precision, self.device), memory_rate(self.device), precision.itemsize)
         steps = -(-len(self.train) // self.settings.batch_size)
+        self.batch = len(self.train) // steps
         step = Step.of(self.model(), self.train.image_shape)
-        self.floor = step.floor(len(self.train) // steps, rates, options.seeds * options.epochs * steps)
+        self.floor = step.floor(self.batch, rates, options.seeds * options.epochs * steps)
         described = ", ".join(f"{key} {value}" for key, value in self.model_section.items() if key != "_target_")
         self.title = (
             f"{options.seeds} seeds of {described}\n{options.dataset}, {len(self.train):,} examples "
@@ -165,6 +172,17 @@ class TrainingBenchmark:
                 for seed, subset in zip(self.seeds, self.subsets, strict=True)
             ]
         return [self._row("DataLoader loop", cost, losses)]
+
+    def profile(self) -> Table:
+        """Profile a step of the seeds that train at once."""
+        stack = self._chosen(self.settings).stack
+        part = LabelledImages(self.train.images[: self.batch], self.train.labels[: self.batch])
+        zeros = torch.zeros(len(part.images[0]))
+        batch = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=self.device)
+        step = Case("", "", 0, self.ensemble, batch, self.settings).step(stack)
+        return profile_table(
+            step, self.device, f"A step of {stack} of {len(self.seeds)} seeds on {self.batch} examples"
+        )
 
     def _chosen(self, settings: TrainSettings) -> Stacking:
         return choose(self.ensemble, len(self.seeds), self.train, settings)

@@ -27,11 +27,12 @@ def test_it_writes_a_page_and_continues_where_it_stopped(tmp_path: Path) -> None
     assert "ours, uint8" in written
     assert "Failed with exit code 1" in written
     assert "No module named scripts.benchmarks.wrong" in written
+    assert "Decides nothing by itself. Bar: concept-erasure" in written
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert len(times) == 2
     assert all_on_gpu.work(options, two) == 1
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times  # nothing is computed again
-    only = only._replace(command=[*only.command, "--samples", "100"])
+    only = only._replace(command=[*only.command, "--classes", "4"])
     options.minutes = 0.0
     assert all_on_gpu.work(options, {"erasers of 48 values": only}) == 0
     assert "ours, uint8" not in page.read_text()  # other options: not the same measurement

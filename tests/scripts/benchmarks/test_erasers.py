@@ -11,13 +11,14 @@ from scripts.benchmarks.erasers import PARTS, EraserBenchmark, covariance_gap, e
 from scripts.images_for_benchmarks import synthetic_images
 
 SMALLER: dict[str, dict[str, Any]] = {
+    "streaming": {"batches": 5},
     "layers": {"depths": [2], "count": 1},
 }
 
 
 @pytest.fixture(scope="module")
 def bench() -> EraserBenchmark:
-    options = {"dim": 48, "samples": 1000, "images": "", "device": "cpu"}
+    options = {"dim": 48, "samples": 400, "classes": 4, "images": "", "device": "cpu", "full_peer": False}
     return EraserBenchmark(argparse.Namespace(**options))
 
 
