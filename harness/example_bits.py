@@ -1,6 +1,6 @@
 """Codelengths and losses of single examples: files next to result.json, and errors of differences between runs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,50 +22,24 @@ _WHOLE = (torch.int32, torch.int64)
 _NUMBERS = (*_WHOLE, torch.float32, torch.float64)
 
 
-@dataclass(frozen=True)
-class CodedBits:
-    """Codelengths of the labels of the training split, in its order.
-
-    Attributes:
-        seeds: S seeds, each with its own coding order.
-        index: positions of the examples in the dataset's training images, [N].
-        labels: labels of the examples, [N].
-        bits: cost of each label, [S, N].
-        trained_on: number of training examples of the network that coded each label, [S, N]; 0 for the uniform code.
-    """
-
-    seeds: Sequence[int]
-    index: Tensor
-    labels: Tensor
-    bits: Tensor
-    trained_on: Tensor
-
-    @property
-    def information(self) -> Tensor:
-        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, minus the cost of its label.
-
-        See Ethayarajh et al. 2022, equation 4; V is the set of networks of a training size. Values are means over
-        seeds, and NaN for examples that no network coded.
-        """
-        shares = self.labels.bincount() / len(self.labels)
-        by_network = torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
-        return -shares.log2()[self.labels] - by_network.nanmean(0)
-
-
 def by_example(values: Tensor, orders: Tensor) -> Tensor:
     """Reorder numbers [S, N] from each seed's order of coding, `orders`, to the order of the examples."""
     return torch.empty_like(values).scatter_(1, orders, values)
 
 
 def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tensor, trained_on: Tensor) -> None:
-    """Save the cost of every label.
+    """Save the cost of every label of the training split, in its order.
+
+    The file has `index`, positions in the dataset's training images, and `labels`, both [N]; `bits` and `trained_on`,
+    both [S, N], for each seed of its metadata.
 
     Args:
         run: the run.
         experiment: its experiment.
         orders: the order in which each seed codes the examples, [S, N].
         bits: costs in these orders, [S, N].
-        trained_on: numbers of training examples in these orders, [S, N]; see `CodedBits`.
+        trained_on: number of training examples of the network that coded each label, in these orders, [S, N]; 0 for
+            the uniform code.
     """
     run.require_lease()
     train = split_positions(experiment)["train"]
@@ -78,42 +52,6 @@ def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tens
     save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(experiment.config.seeds)})
 
 
-def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:
-    """Read codelengths of labels from runs that differ only in their seeds; None if no run has stored any.
-
-    Args:
-        directories: the runs' directories.
-        note: called with one line about each damaged file, which is skipped.
-    """
-    by_seed: dict[int, list[Tensor]] = {}
-    examples: list[Tensor] = []
-    for path, stored in _stored_files(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
-        index, labels, bits, trained_on = (stored.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
-        if bool(((labels < 0) | (labels >= len(labels))).any()):
-            note(f"{path} has labels that are not classes")
-        elif examples and not all(map(torch.equal, (index, labels), examples)):
-            note(f"{path} is about other examples than the other runs")
-        else:
-            examples = [index, labels]
-            for seed, *tensors in zip(stored.seeds, bits, trained_on, strict=True):
-                by_seed.setdefault(seed, tensors)
-    if not by_seed:
-        return None
-    return CodedBits(list(by_seed), examples[0], examples[1], *map(torch.stack, zip(*by_seed.values(), strict=True)))
-
-
-def _stored_files(
-    directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
-) -> Iterator[tuple[Path, "ExampleTensors"]]:
-    """Yield path and content of each stored file of this name."""
-    for path in (directory / name for directory in directories):
-        try:
-            if (stored := read_example_tensors(path, whole, by_seed)) is not None:
-                yield path, stored
-        except DamagedFileError as error:
-            note(str(error))
-
-
 @dataclass(frozen=True)
 class ExampleTensors:
     """Stored tensors with one value per example, and their seeds."""
@@ -122,33 +60,35 @@ class ExampleTensors:
     seeds: Sequence[int]
 
 
-def read_example_tensors(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> ExampleTensors | None:
-    """Read numbers of n examples from a file in a run's directory; None if there is no such file.
+def read_example_tensors(path: Path, whole: Sequence[str], by_seed: Sequence[str], note: Note) -> ExampleTensors | None:
+    """Read numbers of n examples from a file in a run's directory.
 
     Args:
         path: the file.
         whole: names of tensors of integers, [n].
         by_seed: names of tensors with a row for each seed, [S, n].
+        note: called with one line if the file was not written by a run.
 
-    Raises:
-        DamagedFileError: the file was not written by a run.
+    Returns:
+        The tensors; None if there is no such file, or if it was not written by a run.
     """
     try:
         tensors, about = load_tensors(regular(path, _LARGEST_BYTES))
+        seeds = about.get("seeds")
+        if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+            raise DamagedFileError(f"{path} does not name its seeds")
+        first = tensors.get((*whole, *by_seed)[0], torch.zeros(()))
+        count = first.shape[-1] if first.ndim else 0
+        for name in (*whole, *by_seed):
+            shape, dtypes = ((count,), _WHOLE) if name in whole else ((len(seeds), count), _NUMBERS)
+            tensor = tensors.get(name, first.new_zeros(()))
+            if tensor.shape != shape or tensor.dtype not in dtypes or not bool(tensor.isfinite().all()):
+                raise DamagedFileError(f"{path} lacks {name}, finite numbers of shape {list(shape)}")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read ({error.strerror})") from error
-    seeds = about.get("seeds")
-    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise DamagedFileError(f"{path} does not name its seeds")
-    first = tensors.get((*whole, *by_seed)[0], torch.zeros(()))
-    count = first.shape[-1] if first.ndim else 0
-    for name in (*whole, *by_seed):
-        shape, dtypes = ((count,), _WHOLE) if name in whole else ((len(seeds), count), _NUMBERS)
-        tensor = tensors.get(name)
-        if tensor is None or tensor.shape != shape or tensor.dtype not in dtypes or not bool(tensor.isfinite().all()):
-            raise DamagedFileError(f"{path} lacks {name}, finite numbers of shape {list(shape)}")
+    except (OSError, DamagedFileError) as error:
+        note(f"{path} cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error))
+        return None
     return ExampleTensors(tensors, seeds)
 
 
@@ -166,8 +106,9 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
         note: called with one line on each damaged file, which is skipped.
     """
     by_seed: dict[int, Array] = {}
-    for _, stored in _stored_files(directories, TEST_BITS, (), ("test_bits",), note):
-        by_seed |= dict(zip(stored.seeds, stored.tensors["test_bits"].numpy(), strict=True))
+    for directory in directories:
+        if (stored := read_example_tensors(directory / TEST_BITS, (), ("test_bits",), note)) is not None:
+            by_seed |= dict(zip(stored.seeds, stored.tensors["test_bits"].numpy(), strict=True))
     return by_seed
 
 

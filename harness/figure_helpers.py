@@ -18,9 +18,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import AutoLocator, MaxNLocator
 from torch import Tensor
 
 from conf.terminal import printable
@@ -83,12 +81,9 @@ def save(figure: Figure, path: Path, dpi: float = 200) -> None:
     """
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every glyph that it keeps
     figure.set_dpi(dpi)
-    for ax in figure.axes:
-        _count_in_whole_numbers(ax)
     figure.draw_without_rendering()  # computes the layout once for both files
     figure.set_layout_engine(None)
     for ax in figure.axes:
-        _thin_ticks(ax)
         _move_names_apart(ax)
     margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
@@ -259,40 +254,6 @@ def _move_names_apart(ax: Axes) -> None:
     placed = np.clip(isotonic_regression(at - steps).x, lowest, max(lowest, 1 - high[-1] / 2 - steps[-1])) + steps
     for i, y in zip(order, placed, strict=True):
         names[i].xyann = (1.03, float(y))
-
-
-def _count_in_whole_numbers(ax: Axes) -> None:
-    """Leave out ticks between whole numbers if every bar ends at a whole number, as in a histogram of counts."""
-    ends = [float(bar.get_y() + bar.get_height()) for bar in ax.patches if isinstance(bar, Rectangle)]
-    if ends and all(end.is_integer() for end in ends) and isinstance(ax.yaxis.get_major_locator(), AutoLocator):
-        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _thin_ticks(ax: Axes) -> None:
-    """Keep every second tick of the horizontal axis, or every third, ..., so that no label touches the next.
-
-    Zero stays, or the last tick.
-    """
-    if not (ax.get_visible() and ax.xaxis.get_visible()):
-        return
-    low, high = sorted(ax.get_xlim())
-    ax.get_xticklabels()  # brings the ticks up to date
-    ticks = [(float(tick.get_loc()), tick.label1) for tick in ax.xaxis.get_major_ticks()]
-    ticks = [(x, text) for x, text in ticks if low <= x <= high and text.get_visible() and text.get_text()]
-    ticks.sort(key=lambda tick: tick[1].get_window_extent().x0)  # an axis may be inverted
-    boxes = [text.get_window_extent() for _, text in ticks]
-    gap = 0.4 * max((float(text.get_fontsize()) for _, text in ticks), default=0.0) * ax.figure.dpi / 72
-
-    def apart(left: int, right: int) -> bool:
-        return boxes[left].x1 + gap <= boxes[right].x0
-
-    everything = range(len(ticks))
-    if all(map(apart, everything, everything[1:])):
-        return
-    fixed = next((i for i, (x, _) in enumerate(ticks) if x == 0), len(ticks) - 1)
-    strides = ([i for i in everything if (i - fixed) % stride == 0] for stride in everything[1:])
-    kept = next((of for of in strides if all(map(apart, of, of[1:]))), [fixed])
-    ax.set_xticks([ticks[i][0] for i in kept], [ticks[i][1].get_text() for i in kept])
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -57,6 +57,7 @@ class Result(Part):
     dim: int | None = None
     smallest_class: int | None = None
     version: int = VERSION
+    compared: ClassVar[Sequence[str]] = ()  # columns of `by_seed` whose differences to the control tables may show
 
     def named(self, part: str) -> str:
         """Return the name of the dataset, eraser or model."""
@@ -97,6 +98,7 @@ class TrainedResult(Result):
 
     final: Final
     sharp_drop: SharpDrops | None = None
+    compared: ClassVar[Sequence[str]] = ("test_loss_bits",)
 
     @property
     def trainings(self) -> Sequence[Endings]:

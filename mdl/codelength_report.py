@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, StrMethodFormatter
 
 from conf import Options
 from harness.figure_helpers import band, chance_line, figure_of_panels, line_style, name_lines, note_below, wrapped
@@ -73,18 +73,10 @@ _CODELENGTHS = (
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=("coding",),
     ),
 )  # fmt: skip
-# columns that the CSV contains only if the table shows them
-_ON_REQUEST = (
-    Column(
-        "compression", "compression", ".2f", "codelength of the uniform code divided by this one's",
-        trainings=("coding",),
-    ),
-    difference(
-        "Δ to first model", "bits_per_label", "of the codelength, to the first model's under the same eraser", "model",
-        trainings=("coding",),
-    ),
-)  # fmt: skip
-COLUMNS = {column.name: column for column in (*_CODELENGTHS, *_ON_REQUEST)} | final_losses_report.COLUMNS
+_ON_REQUEST = Column(  # which the CSV contains only if the table shows it
+    "compression", "compression", ".2f", "codelength of the uniform code divided by this one's", trainings=("coding",)
+)
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, _ON_REQUEST)} | final_losses_report.COLUMNS
 _UNEQUAL_BITS = 0.005  # smallest log2 k - label entropy for which a table gives both
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
@@ -97,7 +89,7 @@ def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
         names: columns of `COLUMNS` to show; the usual ones by default.
     """
     names = names or _USUAL
-    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, _ON_REQUEST, _notes)
+    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, [_ON_REQUEST], _notes)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -195,14 +187,16 @@ def _draw_differences(ax: Axes, compared: Sequence[Panel], colours: Colours, *, 
         ax.get_yticklabels()[i].set_fontweight("bold")
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
+    ax.locator_params(axis="x", nbins=5)  # so that labels do not touch
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     ax.set(title="cost of erasure", xlabel="codelength minus control (bits per label)")
 
 
 def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
-    """Make the axis logarithmic, with ticks at the sizes."""
+    """Make the axis logarithmic, with ticks at the sizes or at every second, third, ... of them."""
     ax.set_xscale("log")
-    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    ax.xaxis.set_major_locator(FixedLocator(sizes, nbins=4))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.minorticks_off()
 
 

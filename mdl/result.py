@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.result import LONGEST_ERROR, TrainedResult
 from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
@@ -68,6 +68,7 @@ class MdlResult(TrainedResult):
     mdl: CodelengthBits
     curve: list[Point]
     label_entropy_bits: Bits | None = None
+    compared: ClassVar[Sequence[str]] = ("bits_per_label", "test_loss_bits")
 
     @property
     def trainings(self) -> Sequence[Endings]:

@@ -23,13 +23,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def positive(text: str) -> int:
-    """Return a whole number of at least 1, as the type of an argument."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, at least 1")
-    return int(text)
-
-
 def runs_folder(text: str) -> Path:
     """Return the path of an existing folder of runs, as the type of an argument."""
     if not os.path.isdir(text):  # noqa: PTH112 (False for a name that is too long)

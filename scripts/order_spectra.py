@@ -1,14 +1,14 @@
 """Order spectra of a dataset under erasers: the remaining class information, order by order.
 
 uv run python -m scripts.order_spectra
-uv run python -m scripts.order_spectra dataset=image_folder dataset.root=/data/birds --directions 10 30 100 --out birds
+uv run python -m scripts.order_spectra dataset=image_folder dataset.root=/data/birds --erasers control leace --out birds
 """
 
 import argparse
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,13 +18,17 @@ from erasure.store.atomic_files import write_text
 from harness.figure_helpers import WIDTH, figure_at, name_lines, note_below
 from harness.results.run_labels import display_name, eraser_colours
 from harness.results.table import Table
-from scripts.command_line import argument_parser, positive
+from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "random")
+SPLITS = ("train", "test")
+DIRECTIONS = (10, 30)  # of most variance
+ORDERS = 4
+MOST_EXAMPLES = 10_000  # larger splits are subsampled
 Spectra = Mapping[tuple[str, str], Sequence[OrderSpectrum]]  # by eraser and split
 _CAPTION = (
     "Share of the energy of each order (Hermite tensors of the leading directions, whitened on the training split) "
@@ -39,26 +43,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("order_spectra", __doc__)
     parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
     parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
-    parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
-    parser.add_argument("--directions", nargs="+", type=positive, default=[10, 30], help="of most variance")
-    parser.add_argument("--orders", type=int, default=4, help="highest order")
-    parser.add_argument("--most", type=positive, default=10_000, help="examples, seeded, of larger splits")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
     options = parser.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 
 def _show(options: argparse.Namespace) -> int:
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("directions", "orders", "most")}
     spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
     for name in options.erasers:
         splits = erased_by(name, options.overrides).splits
-        for split in options.splits:
+        for split in SPLITS:
             part = splits[split]
-            several = order_spectrum(part.images, part.labels, reference=splits["train"].images, permutations=0, **how)
+            several = order_spectrum(
+                part.images,
+                part.labels,
+                reference=splits["train"].images,
+                directions=DIRECTIONS,
+                orders=ORDERS,
+                most=MOST_EXAMPLES,
+                permutations=0,
+            )
             by_size = {one.directions: one for one in several}  # those above the rank are of all directions
             spectra[name, split] = [by_size[size] for size in sorted(by_size)]
-    table = tabulated(spectra, options.orders)
+    table = tabulated(spectra)
     table.show()
     figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")
     write_text(page, f"{table.markdown()}\n\n{table.caption()}\n")
@@ -67,9 +74,9 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def tabulated(spectra: Spectra, orders: int) -> Table:
+def tabulated(spectra: Spectra) -> Table:
     """Tabulate a row for each eraser, split and number of directions; a cell for each order."""
-    headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
+    headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, ORDERS + 1))]
     rows = [
         [
             display_name(eraser),

@@ -26,7 +26,7 @@ from erasure.progress import Display, duration
 from erasure.store.atomic_files import write_text
 from harness.result import as_json
 from harness.results.arrange import arrange, colours_of
-from harness.results.columns import first, runs_of
+from harness.results.columns import runs_of
 from harness.results.figures import Section, draw_parts
 from harness.results.read import Note, StoredRun, read_runs
 from harness.results.run_labels import Label
@@ -82,15 +82,12 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         written = write_tables(tables, out)
         figures = draw_figures(sections, colours, out, problems.append, display)
         remarks = [*map(one_line, problems)]
-        headings = {first(frame, "table"): first(frame, "heading") for frame in frames}
-        page = write_page(tables, figures, out, roots, remarks, headings)
+        page = write_page(tables, figures, out, roots, remarks)
     print(*remarks, sep="\n", end="\n" * bool(remarks), file=sys.stderr)
     unfinished, took = len(runs) - len(finished), sum(result.timing.seconds or 0.0 for result in finished)
     print(f"{len(finished):,} finished runs, {unfinished:,} unfinished, {duration(took)} of computing")
     print(f"page:    {page}\ntables:  {written[0]}, {len(written) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(map(len, figures.values()))} in {out / 'figures'}, those drawn here also as PDF")
-    if others := not_of_this_report(out, written, figures):
-        print(f"others:  {others}: an earlier report's? delete them, or take another folder with --out")
     if team:
         from scripts.wandb_workspace import save_workspace
 
@@ -153,27 +150,10 @@ def draw_figures(
     return files
 
 
-def not_of_this_report(out: Path, written: Sequence[Path], figures: Files) -> str:
-    """Say how many files lie beside this report's tables and figures; empty if there are none."""
-    drawn = [out / path for of_table in figures.values() for _, path in of_table]
-    ours = {*written, *drawn, *(path.with_suffix(".pdf") for path in drawn if path.suffix == ".svg")}
-    counts = {name: len({*(out / name).glob("*")} - ours) for name in ("tables", "figures")}
-    said = [f"{count:,} in {out / name}" for name, count in counts.items() if count]
-    return f"files that are not of this report, {' and '.join(said)}" if said else ""
-
-
 def write_page(
-    tables: Sequence[Table],
-    figures: Files,
-    out: Path,
-    roots: Sequence[Path],
-    remarks: Sequence[str],
-    headings: Mapping[str, str],
+    tables: Sequence[Table], figures: Files, out: Path, roots: Sequence[Path], remarks: Sequence[str]
 ) -> Path:
-    """Write index.html: report_page.html with tables, figures, and remarks on the runs found below `roots`.
-
-    A table that has a heading, by its name, shows its title on demand.
-    """
+    """Write index.html: report_page.html with tables, figures, and remarks on the runs found below `roots`."""
     page = jinja2.Template(
         Path(__file__).with_name("report_page.html").read_text(encoding="utf-8"), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -182,7 +162,6 @@ def write_page(
         roots=[printable(str(root)) for root in roots],
         remarks=remarks,
         tables=tables,
-        headings=headings,
         figures=figures,
         common=common_notes(tables),
         common_heading=COMMON,

@@ -1,7 +1,7 @@
 """Images under erasers: a grid of the same images under each of them (the papers' Figures 1 and 2).
 
 uv run python -m scripts.show_erasers
-uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/birds --split test --out birds.png
+uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/birds --out birds.png
 """
 
 import argparse
@@ -16,9 +16,10 @@ from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.figure_helpers import draw_image, name_row, save, wrapped
 from harness.results.run_labels import display_name
-from scripts.command_line import argument_parser, positive
+from scripts.command_line import argument_parser
 from scripts.erased_dataset_from_overrides import erased_by, require_images
 
+COUNT = 10  # of images, the classes in turn
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 
 
@@ -26,8 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("show_erasers", __doc__)
     parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
     parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
-    parser.add_argument("--split", choices=["train", "validation", "test"], default="train", help="of the dataset")
-    parser.add_argument("--images", type=positive, default=10, help="columns, the classes in turn")
     parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
     options = parser.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
@@ -38,22 +37,22 @@ def _show(options: argparse.Namespace) -> int:
     for name in options.erasers:
         under[name] = erased_by(name, options.overrides)
         require_images(under[name])
-    draw(under, options.split, options.images, options.out)
+    draw(under, options.out)
     print(f"figure: {options.out}")
     return 0
 
 
-def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:
-    """Draw a row per eraser, a column per image; write `path` and a PDF. Values are clipped to 0..1, black to white."""
+def draw(erased: dict[str, ErasedDataset], path: Path) -> None:
+    """Draw a row per eraser, a column per training image, values clipped to 0..1; write `path` and a PDF."""
     first = next(iter(erased.values()))
-    labels = first.splits[split].labels
-    shown = _classes_in_turn(labels, count)
+    labels = first.splits["train"].labels
+    shown = _classes_in_turn(labels, COUNT)
     size = (0.45 * len(shown) + 1.6, 0.48 * len(erased) + 0.32)
     figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
     for row, (name, dataset) in zip(axes, erased.items(), strict=True):
-        for ax, image in zip(row, dataset.pixels(dataset.splits[split].images[shown]), strict=True):
+        for ax, image in zip(row, dataset.pixels(dataset.splits["train"].images[shown]), strict=True):
             draw_image(ax, image)
-        edit = dataset.certificate[split].edit_size
+        edit = dataset.certificate["train"].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
         name_row(row[0], display_name(name) + caption, rotation=0, ha="right", va="center")
     for ax, i in zip(axes[0], shown, strict=True):

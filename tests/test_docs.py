@@ -14,11 +14,12 @@ import torch
 
 import erasure
 from harness.result import TrainedResult, read_result
-from harness.results import load
+from harness.results.read import read_runs
 from harness.statistics import Spread
 from scripts.report import main as report
 from train.learning_order_report import past_means_step
 from train.matched_sample_losses import DATA
+from train.result import TrainResult
 
 ROOT = Path(__file__).parent.parent
 ALL = "train_size-48976"  # the study's photographs
@@ -86,21 +87,21 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
 
 def test_the_page_on_the_learning_order_has_the_numbers_of_the_runs_that_are_kept() -> None:
     page = (ROOT / "docs/orders.md").read_text()
-    frame = load(ROOT / "docs/study_learning_order").counterparts
-    assert frame["run_id"].nunique() == 18
-    curves = {
-        key: (curve["step"].tolist(), curve["loss_bits"].tolist())
-        for key, curve in frame.groupby(["run_id", "sample", "seed"])
-    }
-    for run, seeds in frame.groupby("run_id")["seed"].unique().items():
+    results = [run.result for run in read_runs([ROOT / "docs/study_learning_order"])]
+    assert len(results) == 18
+    for result in results:
+        assert isinstance(result, TrainResult)
+        samples, seeds = result.counterparts or {}, range(len(result.seeds))
         for name in (DATA, "order2"):
-            of_seeds = [(*curves[run, name, seed], curves[run, "order1", seed][1]) for seed in seeds]
+            of_seeds = [
+                (samples[name].step[s], samples[name].loss_bits[s], samples["order1"].loss_bits[s]) for s in seeds
+            ]
             known = [step for curve in of_seeds if (step := past_means_step(*curve)) is not None]
             shown = f"{Spread.of(known):,.0f}" if known else "–"
             if 0 < len(known) < len(seeds):
                 shown += f", {('one seed', 'two seeds', 'three seeds', 'four seeds')[len(known) - 1]}"
             end = mean(losses[-1] for _, losses, _ in of_seeds)
-            assert re.search(rf"\| {shown} \({end:.2f}\) \|", page), (run, name)
+            assert re.search(rf"\| {shown} \({end:.2f}\) \|", page), (result.run_id, name)
 
 
 def test_the_page_on_truncated_qleace_has_the_losses_of_the_runs_that_are_kept() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, StrMethodFormatter
 
 from erasure.certificate import Certificate
 from erasure.few_examples import few_examples
@@ -18,7 +18,7 @@ from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wr
 from harness.loss_curves import DROP_WINDOW_EPOCHS, LossCurve, crossing, crossing_epoch
 from harness.result import Result
 from harness.result_fields import Endings, count_of, never_improved, on_plateau
-from harness.results.arrange import finished_rows, panels_of, rows_of, with_differences, with_values
+from harness.results.arrange import finished_rows, panels_of, rows_of, with_values
 from harness.results.columns import (
     RUNS,
     SEEDS,
@@ -41,7 +41,7 @@ from harness.results.figures import Colours, Drawing, Panel, Section, line_width
 from harness.results.read import Note
 from harness.results.run_settings import setting, whole
 from harness.results.table import Table
-from harness.statistics import LEVEL, deviation_over
+from harness.statistics import LEVEL, Difference, deviation_over
 
 Member = tuple[Any, int]  # a result, and the position of a seed in it
 Notes = Callable[[Sequence[Row]], Sequence[str]]
@@ -140,7 +140,7 @@ def table_of(
     """
     possible = {column.name: column for column in (*further, *on_request, *COLUMNS.values())}
     shown = [possible[name] for name in names or _USUAL if name in possible]
-    rows = rows_of(measured(with_differences(frame, (*shown, *further, *FINALS))))
+    rows = rows_of(measured(frame))
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
     notes = _notes(shown, finished_rows(rows), further_notes)
     also = (*WHO, *_CSV_ALONE, *further, *FINALS)
@@ -205,8 +205,8 @@ def _training_remarks(shown: Sequence[Column], rows: Sequence[Row]) -> list[str]
 
 def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -> list[str]:
     """Return notes that explain the errors and stars in these columns, few examples, and the limits of presets."""
-    compared = [column.name for column in shown if column.compared]
-    differences = [one for name in compared for row in rows if (one := first(row, name))]
+    numbers = [first(row, column.name) for column in shown for row in rows]
+    differences = [one for one in numbers if isinstance(one, Difference)]
     runs = [runs_of(row)[0] for row in rows]
     presets = [choice for run in runs for choice in setting(run.config, run.command).items()]
     sentences = {
@@ -311,6 +311,6 @@ def _epoch_axis(ax: Axes, last: float) -> None:
     """Make the axis logarithmic in epoch + 1 up to the `last` epoch, so that it includes epoch 0 without a kink."""
     steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
     ax.set_xscale("function", functions=(np.log1p, np.expm1))
-    ax.set_xticks([0, *(step for step in steps if step <= last)])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.xaxis.set_major_locator(FixedLocator([0, *(step for step in steps if step <= last)], nbins=9))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.set_xlim(0, max(last, 1))

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from harness.figure_helpers import WIDTH, band, figure_at, name_lines, wrapped
-from harness.loss_curves import crossing
 from harness.results.arrange import rows_of
 from harness.results.columns import WHO, Column, Row, csv_only, first, members_of, spread, values, word
 from harness.results.run_labels import Label
@@ -36,13 +35,12 @@ _COLOURS = {
     "quantile": "#E69F00",
 }
 _LEAST_GAIN, _LEAD = 0.05, 0.1  # bits: smallest fall that counts as learning; smallest lead
-Curve = tuple[Sequence[int], Sequence[float], Sequence[float]]  # a seed's steps, losses in bits, agreement
+Curve = tuple[Sequence[int], Sequence[float]]  # a seed's steps, and losses in bits
 _CAPTION = (
     "Loss in bits per label on test images and on samples that share some statistics with them, and optimiser steps. "
     "Learnt: the loss has fallen by half of what it falls at most. Past means: it has fallen by half of what it falls "
-    f"below the lowest loss on class means, if that is {_LEAD} bits or more. Beyond: the loss on the images stays "
-    f"{_LEAD} bits below it from here on. Unlearnt: it is lowest, and {_LEAST_GAIN} bits higher at the end. – never "
-    "(or a fall of less than that). Agreement: how alike a class's mean prediction is on the sample and on the images."
+    f"below the lowest loss on class means, if that is {_LEAD} bits or more. – never (or a fall of less than "
+    f"{_LEAST_GAIN} bits)."
 )
 
 
@@ -64,14 +62,9 @@ def past_means_step(steps: Sequence[int], losses: Sequence[float], of_means: Seq
         losses: losses in bits on the images, or on a sample that shares more than class means with them.
         of_means: losses on the sample that shares only class means.
     """
-    if ahead_of_means_step(steps, losses, of_means) is None:
+    if min(losses) > min(of_means) - _LEAD:
         return None
     return _step_below(steps, losses, (min(of_means) + min(losses)) / 2)
-
-
-def ahead_of_means_step(steps: Sequence[int], losses: Sequence[float], of_means: Sequence[float]) -> float | None:
-    """Return the step at which a loss is 0.1 bits below the lowest loss on class means; None if it never is."""
-    return _step_below(steps, losses, min(of_means) - _LEAD)
 
 
 def _step_below(steps: Sequence[int], losses: Sequence[float], level: float) -> float | None:
@@ -84,53 +77,29 @@ def _step_below(steps: Sequence[int], losses: Sequence[float], level: float) -> 
     return float(np.expm1(low + share * (high - low)))
 
 
-def unlearnt_step(steps: Sequence[int], losses: Sequence[float]) -> float | None:
-    """Return the step of the lowest loss if the loss is clearly higher at the end, else None."""
-    best = int(np.argmin(losses))
-    return float(steps[best]) if losses[-1] - losses[best] >= _LEAST_GAIN else None
-
-
-def beyond_step(steps: Sequence[int], losses: Sequence[float], of_images: Sequence[float]) -> float | None:
-    """Return the step from which the loss on the images stays clearly below the loss on a sample; None if never.
-
-    After this step the network uses statistics that the sample does not share with the images.
-    """
-    first = crossing(steps, np.asarray(of_images) + _LEAD, np.asarray(losses))
-    return None if first is None else float(first)
-
-
 def samples_of(entry: Row) -> dict[str, list[Curve]]:
-    """Return steps, losses and agreement of each seed's network on each sample, by the sample's name."""
+    """Return steps and losses of each seed's network on each sample, by the sample's name."""
     members = members_of(entry).values()
     names = next((result.counterparts or {} for result, _ in members), {})
     return {name: [_curve(result.counterparts[name], s) for result, s in members] for name in names}
 
 
 def _curve(of_seeds: CounterpartResult, s: int) -> Curve:
-    return of_seeds.step[s], of_seeds.loss_bits[s], of_seeds.agreement[s]
+    return of_seeds.step[s], of_seeds.loss_bits[s]
 
 
 def _rows(entry: Row) -> Iterator[dict[str, Any]]:
     """Yield a row for each sample of a model and eraser."""
     samples = samples_of(entry)
     for name, curves in samples.items():
-        images, of_means = ([losses for _, losses, _ in samples.get(of, ())] for of in ("data", "order1"))
-        past_means = [(steps, losses, means) for (steps, losses, _), means in zip(curves, of_means, strict=False)]
+        of_means = [losses for _, losses in samples.get("order1", ())]
         yield {
             **{part: first(entry, part) for part in ("dataset", "setting", "model", "eraser")},
             "sample": name,
             "of": len(curves),
-            "learnt_step": [learnt_step(steps, losses) for steps, losses, _ in curves],
-            "past_means_step": [past_means_step(*curve) for curve in past_means],
-            "ahead_of_means_step": [ahead_of_means_step(*curve) for curve in past_means],
-            "beyond_step": [
-                beyond_step(steps, losses, of_images)
-                for (steps, losses, _), of_images in zip(curves, images, strict=True)
-            ],
-            "unlearnt_step": [unlearnt_step(steps, losses) for steps, losses, _ in curves],
-            "lowest_loss_bits": [min(losses) for _, losses, _ in curves],
-            "end_loss_bits": [losses[-1] for _, losses, _ in curves],
-            "agreement": [agreement[-1] for *_, agreement in curves],
+            "learnt_step": [learnt_step(*curve) for curve in curves],
+            "past_means_step": [past_means_step(*curve, means) for curve, means in zip(curves, of_means, strict=False)],
+            "end_loss_bits": [losses[-1] for _, losses in curves],
         }
 
 
@@ -157,11 +126,7 @@ _COLUMNS = (
     Column("sample", "sample", NAMES.__getitem__),
     _column("learnt", "learnt_step", ",.0f"),
     _column("past means", "past_means_step", ",.0f"),
-    _column("beyond", "beyond_step", ",.0f"),
-    _column("unlearnt", "unlearnt_step", ",.0f"),
-    _column("lowest", "lowest_loss_bits", ".3f"),
     _column("end", "end_loss_bits", ".3f"),
-    _column("agreement", "agreement", ".3f"),
 )
 
 
@@ -169,8 +134,7 @@ def table_of(frame: pd.DataFrame) -> Table:
     """Tabulate a row for each run and sample."""
     rows = [row for entry in rows_of(frame) for row in _rows(entry)]
     caption = [_CAPTION, *deviation_over(row["of"] for row in rows)]
-    ahead = _column("ahead of means", "ahead_of_means_step", ",.0f")
-    also = (word("", "dataset"), *csv_only("setting"), ahead)
+    also = (word("", "dataset"), *csv_only("setting"))
     return Table.of("learning_order", _COLUMNS, rows, caption, also, first(frame, "title"))
 
 
@@ -200,7 +164,7 @@ def draw(panels: Sequence[tuple[str, Sequence[Row]]], colours: Mapping[Label, st
         for ax in axes[:, 0]:
             ax.set_ylabel("loss (bits per label)", fontsize=10)
         samples = (samples_of(entry) for _, entries in panels for entry in entries)
-        chance = max(losses[0] for of_entry in samples for curves in of_entry.values() for _, losses, _ in curves)
+        chance = max(losses[0] for of_entry in samples for curves in of_entry.values() for _, losses in curves)
         axes[0, 0].set(xscale="symlog", ylim=(0, 2 * chance))
         axes[0, 0].set_xlim(left=0)
         for ax in axes[-1]:
@@ -213,7 +177,7 @@ def _draw_losses(
     ax: Axes, name: str, curves: Sequence[Curve], of_means: Sequence[Curve] | None, label: str | None
 ) -> None:
     """Draw the loss at the steps that all seeds have."""
-    common = sorted(set.intersection(*(set(steps) for steps, *_ in curves)))
+    common = sorted(set.intersection(*(set(steps) for steps, _ in curves)))
     losses = _losses_at(common, curves)
     band(ax, common, losses, color=_COLOURS[name], linewidth=1.8, label=label)
     mean = losses.mean(0).tolist()
@@ -227,4 +191,4 @@ def _draw_losses(
 
 def _losses_at(steps: Sequence[int], curves: Sequence[Curve]) -> NDArray[np.float64]:
     """Return each curve's losses at the given steps, [S, E]."""
-    return np.array([[dict(zip(at, losses, strict=True))[step] for step in steps] for at, losses, _ in curves])
+    return np.array([[dict(zip(at, losses, strict=True))[step] for step in steps] for at, losses in curves])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.results.columns import Column, Row, difference, first, runs_of, seeds_of
+from conf.commands import result_type
+from harness.results.columns import Row, first, runs_of, seeds_of
 from harness.results.comparison import changed_code, differences
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
@@ -16,9 +17,6 @@ from harness.results.table_names import tables_of_runs
 from harness.statistics import holm
 
 log = logging.getLogger(__name__)
-
-# in every frame, for figures and other columns
-_COMPARED = difference("", "bits_per_label"), difference("", "test_loss_bits")
 
 
 def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[pd.DataFrame]:
@@ -32,13 +30,14 @@ def arrange(runs: Sequence[StoredRun], note: Note = log.warning) -> list[pd.Data
         The content of each table as a frame, with a line per distinct seed of each model and eraser (`rows_of`), sorted
         by model and then by eraser (`label_order`), and one per unfinished run, which has no seed. It has the columns
         of `Results.runs`, of which `dataset`, `model` and `eraser` are `Label`s, and `setting` is the table's, and
-        `title`, `heading` and `table`, the names of the table (`tables_of_runs`);
+        `title` and `table`, the names of the table (`tables_of_runs`);
         `stored`, the `StoredRun`, and `position`, the position of the seed in its result;
         `loss_curve` of the training on everything, if there is one;
         `row`, the number of the row, `runs`, the ids of its runs, and `seeds`, their number of distinct seeds;
         `incomplete`, the row's state if it has no result, "2 of 5 seeds" if it lacks seeds of the model, else "";
         `is_control`, whether the row is the control of the model's other rows;
-        `bits_per_label_difference` and `test_loss_bits_difference` to the control (`with_differences`).
+        differences to the control of the command's `Result.compared`, such as `bits_per_label_difference`, corrected by
+        `holm` within the table; all lines of a row have the same, or None if there is nothing to compare.
     """
     return [_arranged(of_table, note).assign(**names) for names, of_table in tables_of_runs(runs)]
 
@@ -104,7 +103,19 @@ def _arranged(runs: Sequence[StoredRun], note: Note) -> pd.DataFrame:
     frame = frame[frame["seed"].isna() | ~frame.duplicated(["row", "seed"])].sort_values("row", kind="stable")
     frame = frame.join(pd.DataFrame(_of_rows(of_rows)), on="row").reset_index(drop=True)
     _note_changed_code(rows_of(frame), note)
-    return with_differences(frame, _COMPARED, lambda line: note(f"{line}: no error over test examples"))
+    for value in result_type(runs[0].command).compared:
+        if value in frame:
+            frame[f"{value}_difference"] = _to_control(frame, value, note)
+    return frame
+
+
+def _to_control(frame: pd.DataFrame, value: str, note: Note) -> "pd.Series[Any]":
+    """Return each line's `Difference` of a value to the control."""
+    keys, is_baseline = ["model", "eraser"], frame["is_control"].astype(bool)
+    found = differences(frame, value, keys, is_baseline, lambda line: note(f"{line}: no error over test examples"))
+    corrected = holm(found)
+    of_lines = [corrected.get(key) for key in zip(*(frame[key] for key in keys), strict=True)]
+    return pd.Series(of_lines, frame.index, dtype=object)
 
 
 def _of_rows(runs: Mapping[tuple[Label, Label], Sequence[StoredRun]]) -> Iterator[dict[str, Any]]:
@@ -163,30 +174,6 @@ def _note_changed_code(rows: Sequence[Row], note: Note) -> None:
         if changed := changed_code(run.code, control.code):
             named = f"{run.directory}: not compared with {control.id}"
             note(f"{named}: the code of {', '.join(changed)} has changed in between; launch the older one again")
-
-
-def with_differences(frame: pd.DataFrame, columns: Iterable[Column], note: Note = lambda _: None) -> pd.DataFrame:
-    """Return a table's frame with the differences of some columns, corrected by `holm` within the table.
-
-    All lines of a row have the same `Difference`, or None if there is nothing to compare.
-
-    Args:
-        frame: the frame of a table.
-        columns: columns, of which those that compare (`Column.compared`) are added if they are missing.
-        note: called with one line on each damaged file of losses on test examples.
-    """
-    for column in columns:
-        if column.compared is None or column.name in frame:
-            continue
-        value, by = column.compared
-        if by == "eraser":
-            keys, is_baseline = ["model", "eraser"], frame["is_control"].astype(bool)
-        else:
-            keys, is_baseline = ["eraser", "model"], frame["model"] == first(frame[frame["seed"].notna()], "model")
-        found = holm(differences(frame, value, keys, is_baseline, note))
-        of_lines = [found.get(key) for key in zip(*(frame[key] for key in keys), strict=True)]
-        frame = frame.assign(**{column.name: pd.Series(of_lines, frame.index, dtype=object)})
-    return frame
 
 
 def label_order(label: Label) -> tuple[Any, ...]:

@@ -17,7 +17,6 @@ from harness.results.run_labels import display_name
 from harness.statistics import DIFFERENCE_FIELDS, Spread
 
 Row = pd.DataFrame | Mapping[str, Any]  # by name, a value for all seeds or one value per seed; None or NaN if unknown
-By = Literal["eraser", "model"]
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,6 @@ class Column:
         fields: by names in CSV, the attributes of a combined value; by default CSV has the value itself by `name`.
         trainings: kinds of trainings behind the number: "coding" if their losses enter a codelength, "final" for those
             on the whole split. Remarks below a table name those that learnt nothing.
-        compared: for differences, the compared value and `by`: "eraser" for differences to the control of the same
-            model, "model" for differences to the first finished model under the same eraser. The function
-            `harness.results.arrange.with_differences` adds them to a frame.
         order_by: key of the number that orders rows; by default the first number in CSV.
     """
 
@@ -48,7 +44,6 @@ class Column:
     over: Callable[[Sequence[Any]], Any] = itemgetter(0)
     fields: Mapping[str, str] | None = None
     trainings: Sequence[Literal["coding", "final"]] = field(default=(), kw_only=True)
-    compared: tuple[str, By] | None = field(default=None, kw_only=True)
     order_by: str = field(default="", kw_only=True)
 
     def text(self, row: Row) -> str:
@@ -87,11 +82,10 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
     return Column(heading, name, form, meaning, scale, Spread.of, fields, **options)
 
 
-def difference(heading: str, value: str, meaning: str = "", by: By = "eraser", **options: Any) -> Column:
-    """Return a column of differences (`Column.compared`); in CSV, the numbers of `harness.results.compare`."""
-    prefix = value if by == "eraser" else f"{value}_{by}"
-    fields = {f"{prefix}_{name}": attribute for name, attribute in DIFFERENCE_FIELDS.items()}
-    return Column(heading, f"{prefix}_difference", "", meaning, fields=fields, compared=(value, by), **options)
+def difference(heading: str, value: str, meaning: str = "", **options: Any) -> Column:
+    """Return a column of differences to the control; in CSV, the numbers of `harness.results.compare`."""
+    fields = {f"{value}_{name}": attribute for name, attribute in DIFFERENCE_FIELDS.items()}
+    return Column(heading, f"{value}_difference", "", meaning, fields=fields, **options)
 
 
 def csv_only(*names: str) -> list[Column]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,8 +38,8 @@ def differences(
     controls = measured[is_baseline[measured.index]]
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
-        code = _code(group["code"].iloc[0])
-        same_code = [not changed_code(code, _code(other)) for other in controls["code"]]
+        code = dict(group["code"].iloc[0])
+        same_code = [not changed_code(code, dict(other)) for other in controls["code"]]
         control = controls[(controls[by[0]] == key[0]) & np.array(same_code, bool)].drop_duplicates("seed")
         pairs = group[["seed", value]].merge(control[["seed", value]], on="seed", suffixes=("", "_control"))
         if len(pairs):
@@ -62,11 +61,6 @@ def changed_code(first: Code, second: Code) -> list[str]:
     """
     shared = [name for name in first if type(first[name]) is type(second.get(name))]
     return [name for name in shared if first[name] != second[name]]
-
-
-def _code(text: str) -> Code:
-    """Return the code of a run from column `code` of `Results.runs`, which is JSON."""
-    return json.loads(text)
 
 
 def newest_code(runs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -150,7 +144,8 @@ def compare(
         that both runs use has changed. If the runs of a row differ in code, only those with the newest code count.
 
     Raises:
-        ValueError: `value` is not a column of numbers, or the baseline has no runs or an ambiguous name.
+        ValueError: `value` is not a column of numbers, `code` is missing or text, as after to_csv, or the baseline has
+            no runs or an ambiguous name.
     """
     numeric = [name for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
     numbers = [str(name) for name in numeric if name != "seed"]
@@ -162,8 +157,8 @@ def compare(
         raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
     baseline = baseline or "control"
     equal, group = _PAIRED_BY[by]
-    if "code" not in runs:  # a frame of an earlier version, or with columns selected
-        runs = runs.assign(code="{}")
+    if "code" not in runs or any(isinstance(code, str) for code in runs["code"]):
+        raise ValueError("runs has no code as load gives it: select rows of its frame, and save it with to_pickle")
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
     measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline

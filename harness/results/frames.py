@@ -7,7 +7,6 @@
 Foreign, damaged and unfinished runs never raise errors: `problems` and `unfinished` list them with the reason.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,18 +23,12 @@ from harness.result import Result
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_settings import as_text, comparable, flatten, setting, without_paths
 
-# columns that always exist, described in docs/api/results.md
+# columns that always exist; those of commands (`Result.by_seed`) follow: docs/api/results.md
 RUNS = (
     "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "model_pair_id",
-    "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label",
-    "total_bits", "calibrated_bits_per_label", "excess_bits", "area_bits", "published_units", "test_loss_bits",
-    "accuracy", "train_loss_bits", "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits",
-    "sharp_drop_epoch", "label_entropy_bits", "epochs", "best_epoch", "ended", "coding_on_plateau",
-    "final_on_plateau", "untrained", "f_si_nats", "si_nats", "si_sgd_nats", "f_si_nats_median", "share_of_top_tenth",
-    "largest_over_median", "left_out_accuracy",
+    "eraser_id", "data", "code", "started", "seconds", "parameters", "num_classes", "train_size",
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
-COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
 CURVE = (
     "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
@@ -48,7 +41,7 @@ class Results:
     """Finished runs as frames.
 
     Attributes:
-        runs: one row per run and seed; columns are `RUNS`, options and the certificate.
+        runs: one row per run and seed; columns are `RUNS`, the commands' numbers, options and the certificate.
         curve: learning curves, one row per run, seed and training size.
         unfinished: runs without a result.
         problems: one line on each file or run that could not be read, and on oddities of the others.
@@ -73,19 +66,6 @@ class Results:
             for row in zip(curve.epochs.astype(int), curve.train_bits, curve.validation_bits, strict=True)
         ]
         return pd.DataFrame(rows, columns=[*LOSSES])
-
-    @property
-    def counterparts(self) -> pd.DataFrame:
-        """Losses on counterparts of the test images along trainings."""
-        rows = [
-            (run.id, seed, name, *values)
-            for run in self._stored
-            if run.result is not None
-            for name, sample in (getattr(run.result, "counterparts", None) or {}).items()
-            for s, seed in enumerate(run.result.seeds)
-            for values in zip(sample.step[s], sample.loss_bits[s], sample.accuracy[s], sample.agreement[s], strict=True)
-        ]
-        return pd.DataFrame(rows, columns=[*COUNTERPARTS])
 
 
 def load(*directories: str | Path) -> Results:
@@ -120,7 +100,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """Return a frame with the documented columns first, in their order, and NaN as the only missing value."""
     frame = pd.DataFrame(list(rows))
     further = [column for column in frame.columns if column not in columns]
-    return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
+    return frame.reindex(columns=[*columns, *further]).infer_objects()
 
 
 def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
@@ -132,20 +112,13 @@ def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
 
 def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
     """Return the digest of each run's dataset; one without it gets that of runs with its options, if they agree."""
-    known: dict[str, set[str]] = {}
-    names = [
-        [fingerprint(dataset), fingerprint(without_paths(dataset))]
-        for dataset in (run.config["dataset"] for run in runs)
+    names = [fingerprint(without_paths(run.config["dataset"])) for run in runs]
+    known: dict[str, set[str]] = {name: set() for name in names}
+    for run, name in zip(runs, names, strict=True):
+        known[name] |= {run.data} if run.data else set()
+    return [
+        run.data or (min(known[name]) if len(known[name]) == 1 else None) for run, name in zip(runs, names, strict=True)
     ]
-    for run, of_run in zip(runs, names, strict=True):
-        if (data := run.data) is not None:
-            for name in of_run:
-                known.setdefault(name, set()).add(data)
-
-    def adopted(of_run: Sequence[str]) -> str | None:
-        return next((data for name in of_run for data in known.get(name, ()) if len(known[name]) == 1), None)
-
-    return [run.data or adopted(of_run) for run, of_run in zip(runs, names, strict=True)]
 
 
 def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
@@ -164,10 +137,12 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
         "model_pair_id": pair_id(result, data, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
         "data": data,
-        "code": json.dumps(run.code, sort_keys=True),
+        "code": tuple(sorted(run.code.items())),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
         **{name: getattr(result, name) for name in ("parameters", "num_classes", "train_size")},
+    }
+    constant = {
         **{key: value for key, value in options.items() if not key.endswith("._target_")},
         **{
             f"certificate.{split}.{name}": value
@@ -177,7 +152,7 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
     }
     by_seed = result.by_seed()
     for s, seed in enumerate(result.seeds):
-        yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}}
+        yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}, **constant}
 
 
 def pair_id(result: Result, data: str | None = None, differs: str = "eraser") -> str:

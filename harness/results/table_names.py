@@ -6,11 +6,10 @@ from pathlib import PurePath
 from typing import Any
 
 from conf import Options
-from conf.commands import config_of
 from harness.result import TrainedResult
 from harness.results.frames import data_of
 from harness.results.read import StoredRun
-from harness.results.run_labels import Label, display_name, labels
+from harness.results.run_labels import Label, labels
 from harness.results.run_settings import as_text, setting, setting_of_table, without_paths
 from harness.results.table import file_name
 
@@ -23,7 +22,6 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[dict[str, Any], list
     Names are `dataset`, a `Label`;
     `setting`, how the runs train and code, "train=quick, mdl=quick";
     `title`, command, dataset and setting, "mdl: CIFAR-10, train=quick, mdl=quick";
-    `heading`, dataset and presets as people write them, "CIFAR-10, quick"; the title where tables share it;
     `table`, the name of the table's files, such as mdl-cifar10-train-quick.
     """
     settings = [setting_of_table(run.config, run.command) for run in runs]
@@ -41,17 +39,11 @@ def tables_of_runs(runs: Sequence[StoredRun]) -> list[tuple[dict[str, Any], list
     datasets = [_in_full(of_datasets[first], described[first]) for first in firsts]
     files = [file_name(str(_in_full(label, described[i]))) for (label, _), i in zip(divided, firsts, strict=True)]
     files = [name if files.count(name) == 1 else f"{name}-{i}" for i, name in enumerate(files)]
-    headings = [
-        _heading(group[0].command, _place(described[first]) or dataset.name, settings[first])
-        for group, dataset, first in zip(groups, datasets, firsts, strict=True)
-    ]
     named = []
-    for group, dataset, heading, name in zip(groups, datasets, headings, files, strict=True):
+    for group, dataset, name in zip(groups, datasets, files, strict=True):
         command, text = group[0].command, _setting_text(group)
         title = f"{command}: {', '.join(filter(None, [dataset.display, text]))}"
-        heading = heading if headings.count(heading) == 1 else title
-        names = {"dataset": dataset, "setting": text, "title": title, "heading": heading, "table": name}
-        named.append((names, group))
+        named.append(({"dataset": dataset, "setting": text, "title": title, "table": name}, group))
     return named
 
 
@@ -59,11 +51,6 @@ def _setting_text(runs: Sequence[StoredRun]) -> str:
     """Return the setting of a table's runs, without the code if it differs between them."""
     texts = {as_text(setting(run.config, run.command)) for run in runs}
     return texts.pop() if len(texts) == 1 else as_text(setting_of_table(runs[0].config, runs[0].command))
-
-
-def _place(dataset: Options) -> str:
-    """Return the name of a dataset's file or folder, without ending."""
-    return PurePath(str(dataset.get("path", dataset.get("root", "")))).stem
 
 
 def _in_full(label: Label, dataset: Options) -> Label:
@@ -102,20 +89,3 @@ def _described(run: StoredRun, train_size: int | None) -> Options:
     size = run.result.train_size if isinstance(run.result, TrainedResult) else train_size
     folder = {"root": options.pop("root")} if "root" in options else {}
     return options | ({"train_size": size} if size else {}) | folder
-
-
-def _heading(command: str, name: str, setting: Options) -> str:
-    """Return a heading as people write it: "CIFAR-10, quick"; presets other than `default` that differ have both names.
-
-    Args:
-        command: of the runs.
-        name: of the dataset, or of the folder or file that holds it.
-        setting: of the runs.
-    """
-    shown = display_name(name).replace("_", " ")
-    presets = {section: setting[section] for section in config_of(command).table_sections() if section in setting}
-    if len({*presets.values()}) == 1:
-        named = {*presets.values()} - {"default"}
-    else:
-        named = [f"{section}={preset}" for section, preset in presets.items() if preset != "default"]
-    return ", ".join([f"{shown[:1].upper()}{shown[1:]}", *named])

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from erasure.store.checked_files import digest
-from erasure.store.regular_files import DamagedFileError
 from harness.example_bits import ExampleTensors, read_example_tensors
 from harness.results.arrange import finished_runs, panels_of
 from harness.results.columns import Row, first, runs_of
@@ -36,12 +35,13 @@ def compare_scores(frames: Sequence[pd.DataFrame], note: Note) -> tuple[list[dic
 
 def read_scores(directory: Path, note: Note, seeds: Sequence[int]) -> ExampleTensors | None:
     """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
-    try:
-        stored = read_example_tensors(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
-        if stored is not None and list(stored.seeds) != list(seeds):
-            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
-    except DamagedFileError as error:
-        note(f"{error}: left out of how scores move and agree")
+    path = directory / "scores.safetensors"
+    left_out = "left out of how scores move and agree"
+    stored = read_example_tensors(
+        path, ("index", "given_label"), ("f_si_nats",), lambda line: note(f"{line}: {left_out}")
+    )
+    if stored is not None and list(stored.seeds) != list(seeds):
+        note(f"{path} is of the seeds {stored.seeds}, not the run's: {left_out}")
         return None
     return stored
 

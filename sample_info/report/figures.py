@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from harness.figure_helpers import (
@@ -84,6 +85,7 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
         shown = {"all": clipped.numpy()}
     ax.hist([*shown.values()], bins=edges, stacked=True, color=colours[: len(shown)], label=[*shown])
     ax.set_xscale("log")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=0.8, fontsize=9, reverse=True)  # stack's order
 
 

@@ -1,10 +1,9 @@
 """Milliseconds of a step of several seeds in one network and one after another, for every architecture.
 
     OMP_NUM_THREADS=1 uv run python -m scripts.benchmarks.stacking --seeds 5
-    uv run python -m scripts.benchmarks.stacking --device cuda --networks resnet convnextv2 swinv2
 
 The measurement behind the rule of train.stacking_rule, whose choice is printed beside it. Networks without stacked
-layers run together by torch.func.vmap. A GPU computes in bfloat16, and from a CUDA graph, as in training.
+layers run together by torch.func.vmap.
 
     uv run python -m scripts.benchmarks.stacking --threads 2             # idle cores
     uv run python -m scripts.benchmarks.stacking --threads 2 --busy 2    # two endless loops beside it
@@ -42,6 +41,7 @@ from train.settings import TrainSettings
 from train.stacking_rule import choose, multiply_adds
 from train.trainer import training_step
 
+_CPU = torch.device("cpu")
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
 _NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
 _THREADED = ("linear", "mlp", "mlp model.width=512", "lenet", "resnet", "convnextv2", "swinv2")
@@ -67,48 +67,40 @@ class Case:
     images: DeviceImages
     settings: TrainSettings
 
-    def step(self, members: int, *, compiled: bool = False) -> Callable[[], None]:
-        """Return a function that takes one optimiser step of `members` stacked members on the batch, and waits.
-
-        On a GPU it replays a CUDA graph from the fourth call on.
-        """
-        ensemble, device = self.ensemble, self.images.labels.device
-        batch = torch.arange(len(self.images), device=device).expand(members, -1)
-        factors = torch.ones(members, len(ensemble.drop_rates), len(self.images), device=device)
-        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
+    def step(self, members: int) -> Callable[[], None]:
+        """Return a function that takes one optimiser step of `members` stacked members on the batch."""
+        ensemble, batch = self.ensemble, torch.arange(len(self.images)).expand(members, -1)
+        factors = torch.ones(members, len(ensemble.drop_rates), len(self.images))
+        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], batch.device)
         optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=self.settings.lr)
         x, z = self.images.plain(batch)
-        take_step = training_step(ensemble, optimizer, compiled=compiled)
+        take_step = training_step(ensemble, optimizer)
 
         def step() -> None:
             take_step(x, z, factors)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
 
         return step
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, device="cpu", threads=1, busy=0)
+    parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, threads=1, busy=0)
     parser.add_argument("--networks", nargs="+", default=_NETWORKS, help="default: %(default)s")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.threads) < 1:
         parser.error("--seeds and --threads must be at least 1")
-    device = torch.device(options.device)
     if options.threads == 1:
-        stacking_table(options.seeds, device, options.networks).show(machine(device))
+        stacking_table(options.seeds, options.networks).show(machine(_CPU))
         return 0
     with endless_loops(options.busy):
         table = threads_table(options.seeds, options.threads)
     policy = f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}"
-    table.show(f"{machine(device)}, {policy}, {options.busy} endless loops beside it")
+    table.show(f"{machine(_CPU)}, {policy}, {options.busy} endless loops beside it")
     return 0
 
 
-def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
+def cases(networks: Sequence[str]) -> Iterator[Case]:
     """Yield each network on images of each size."""
     keep_freed_memory()
-    precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     for network in networks:
         config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
         settings = config.train
@@ -117,18 +109,18 @@ def cases(networks: Sequence[str], device: torch.device) -> Iterator[Case]:
             products = multiply_adds(model, shape)
             part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
             zeros = torch.zeros(shape[0])
-            images = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=device)
-            ensemble = Ensemble(model.to(device), precision)
+            images = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=_CPU)
+            ensemble = Ensemble(model, torch.float32)
             yield Case(network.replace("model.", ""), size, products, ensemble, images, settings)
 
 
-def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS, *, repeats: int = 3) -> Table:
+def stacking_table(seeds: int, networks: Sequence[str] = _NETWORKS, *, repeats: int = 3) -> Table:
     """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice.
 
     The arrangements alternate `repeats` times, so that a slow moment of the machine affects both.
     """
     rows = []
-    for case in cases(networks, device):
+    for case in cases(networks):
         rounds = [[step_seconds(case, n) * seeds / n for n in (seeds, 1)] for _ in range(repeats)]
         stacked, single = map(min, zip(*rounds, strict=True))
         rule = choose(case.ensemble, seeds, case.images, case.settings).how
@@ -142,11 +134,9 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
 def step_seconds(case: Case, members: int) -> float:
     """Time one optimiser step of `members` stacked members; the fastest of several.
 
-    With one thread on the CPU it is CPU time, which does not depend on other load. On a GPU the fourth step captures
-    the graph.
+    With one thread it is CPU time, which does not depend on other load.
     """
-    alone = case.images.labels.device.type == "cpu" and torch.get_num_threads() == 1
-    clock = time.process_time if alone else time.perf_counter
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     step, times = case.step(members), list[float]()
     while len(times) < 6 or (sum(times) < 0.2 and len(times) < 200):
         started = clock()
@@ -160,7 +150,7 @@ def threads_table(
 ) -> Table:
     """Time steps of each network on one thread and on `threads`, in turn; show the rule's choice."""
     rows, before = [], torch.get_num_threads()
-    for case in cases(networks, torch.device("cpu")):
+    for case in cases(networks):
         stack = choose(case.ensemble, seeds, case.images, case.settings).stack
         work, step = case.products * len(case.images) * stack, case.step(stack)
         times = [[seconds_on(number, step, turn_s) for number in (1, threads)] for _ in range(turns)]

@@ -163,18 +163,15 @@ class TrainingBenchmark:
         return None
 
     def peer(self) -> list[Row]:
-        """Measure the DataLoader loop, and its loader alone."""
-        from scripts.benchmarks.plain_training import batches, train_one  # needs schedulefree
+        """Measure the DataLoader loop."""
+        from scripts.benchmarks.plain_training import train_one  # needs schedulefree
 
         with measured(self.device) as cost:
             losses = [
                 train_one(self.model(), self.train, self.validation, subset, seed, self.settings)
                 for seed, subset in zip(self.seeds, self.subsets, strict=True)
             ]
-        loader = batches(self.train, self.subsets[0], 0, self.settings)
-        epochs = len(self.seeds) * self.settings.max_epochs
-        seconds = epochs * timed(lambda: [None for _ in loader], self.device)[1].seconds
-        return [self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
+        return [self._row("DataLoader loop", cost, losses)]
 
     def profile(self) -> Table:
         """Profile a step of the seeds that train at once."""

@@ -27,7 +27,6 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from conf.schema import validate
-from erasure.store.atomic_files import write_text
 from erasure.store.checked_files import load_tensors
 from harness.result import read_result
 from harness.results.table import Table
@@ -44,26 +43,22 @@ from scripts import command_line
 from scripts.benchmarks.benchmark_helpers import Cost, machine, measured, shown
 from scripts.benchmarks.plain_training import of_torch_layers
 
+DAMPINGS = (1e-5, 0.1, 1.0, 10.0)  # of the mean loss
+PROJECTIONS = (16, 64, 128)  # TRAK's sizes
 _BATCH = 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_line.argument_parser("benchmarks.trak_and_ekfac", __doc__)
     parser.add_argument("directory", type=Path, help="of a finished run of python -m sample_info")
-    parser.add_argument("--dampings", type=float, nargs="+", default=[1e-5, 0.1, 1.0, 10.0], help="of the mean loss")
-    parser.add_argument("--projections", type=int, nargs="+", default=[16, 64, 128], help="TRAK's sizes")
-    parser.add_argument("--out", type=Path, help="write the table there as Markdown")
     asked = parser.parse_args(arguments)
     try:
         study = Study(asked.directory)
         require_installed()
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    rows = study.evaluate_methods(asked.dampings, asked.projections)
-    table = Table("attribution", (), HEADINGS, [_text(row) for row in rows])
-    table.show(study.title)
-    if asked.out:
-        write_text(asked.out, f"{study.title}\n\n{table.markdown()}\n")
+    rows = study.evaluate_methods()
+    Table("attribution", (), HEADINGS, [_text(row) for row in rows]).show(study.title)
     return 0
 
 
@@ -134,7 +129,9 @@ class Study:
         weights = f"{sum(weight.numel() for weight in self.problem.weights.values()):,} weights"
         return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
-    def evaluate_methods(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
+    def evaluate_methods(
+        self, dampings: Sequence[float] = DAMPINGS, projections: Sequence[int] = PROJECTIONS
+    ) -> list[Row]:
         _ = self.title  # trains before anything is timed
         n, trained = len(self.problem.x), self.trained
         residual = trained.outputs(self.problem.x) - self.problem.y

@@ -1,17 +1,17 @@
-"""Cost of a sweep of `python -m mdl`: FLOPs, bytes, least and likely hours on one GPU, on eight, on a cluster.
+"""Cost of a sweep of `python -m mdl`: least and likely hours on one GPU, on eight, on a cluster.
 
-    python -m scripts.studies.compute_costs                                        of +experiment=table16
-    python -m scripts.studies.compute_costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
+    python -m scripts.studies.compute_costs                      of +experiment=table16
+    python -m scripts.studies.compute_costs dataset=digits model=mlp,lenet
 
-Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
-are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
-written and read, y read again), and the activations saved for the backward pass, written and read. The floor of a
-training is the larger of FLOPs by rate and bytes by bandwidth, without evaluations, crops, pointwise operations and
-kernel launches; caches can be faster. Likely hours are floors times a multiple that `scripts.benchmarks.train` measured
-of the architecture (`MEASURED`); those of other sizes are extrapolated.
+Takes the overrides of python -m mdl -m; every training has 100 epochs, or train.max_epochs if these are fewer. Nothing
+is loaded or trained: each architecture sees six black images. FLOPs are those of products and convolutions. Bytes of a
+step: 36 per parameter (y, z, v read and written, the gradient written and read, y read again), and the activations
+saved for the backward pass, written and read. The floor of a training is the larger of FLOPs by rate and bytes by
+bandwidth, without evaluations, crops, pointwise operations and kernel launches; caches can be faster. Likely hours are
+floors times a multiple that `scripts.benchmarks.train` measured of the architecture (`MEASURED`); those of other sizes
+are extrapolated.
 """
 
-import argparse
 import functools
 import json
 import sys
@@ -43,35 +43,14 @@ CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validatio
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
 # SXM, NVIDIA's data sheet: bfloat16 dense, float32 without tensor cores
 H100 = {"H100, bfloat16": Device(989e12, 3.35e12, 2), "H100, float32": Device(67e12, 3.35e12, 4)}
+EPOCHS = 100  # of every training; nobody knows when they will stop
 BATCH = 64  # examples in a step of the measurements below
 
 
-class Measured(NamedTuple):
-    """Examples a second, those of all seeds together, on images of 32 × 32 × 3.
-
-    From the first row of `python -m scripts.benchmarks.train --dataset cifar --model MODEL --device cuda`, at the
-    model's default size and in steps of `BATCH` examples.
-    """
-
-    device: str
-    date: str
-    floor: Device
-    examples_per_s: Mapping[str, float]
-
-    def multiple(self, model: str) -> float | None:
-        """Return the measured time of a model's step over its floor; None if it was not measured."""
-        if model not in self.examples_per_s:
-            return None
-        step = step_of(json.dumps(composed("mdl", [f"model={model}"], MdlConfig).model), CIFAR, 10)
-        return BATCH / self.examples_per_s[model] / step.floor(BATCH, self.floor).seconds
-
-
-MEASURED = Measured(
-    "H100 80GB HBM3",
-    "2026-11-27",
-    H100["H100, bfloat16"],
-    {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482},
-)
+# Examples a second on images of 32 × 32 × 3, those of all seeds together, by an H100 80GB HBM3 on 2026-11-27: the first
+# row of `python -m scripts.benchmarks.train --dataset cifar --model MODEL --device cuda`, at the model's default size.
+MEASURED = {"mlp": 809_232, "lenet": 240_754, "convnextv2": 6_221, "swinv2": 5_482}
+MEASURED_ON = "H100, bfloat16"
 CPU_MULTIPLES = "2 to 3.2"  # MLP and LeNet, two cores, 2026-11-21
 
 
@@ -88,24 +67,24 @@ class RunGroup(NamedTuple):
         """Return the least hours of one run."""
         return sum(self.step.floor(examples, device, steps).seconds for steps, examples in self.trainings) / 3600
 
-    def likely_hours(self, measured: Measured) -> float | None:
+    def likely_hours(self) -> float | None:
         """Return the hours of one run at the multiple of the floor that was measured; None if none was."""
-        multiple = measured.multiple(self.model)
-        return multiple and multiple * self.hours(measured.floor)
-
-    def totals(self) -> tuple[float, float, float]:
-        """Return steps, PFLOP and TB of one run; saved activations have two bytes per number."""
-        flops = sum(steps * examples * self.step.flops for steps, examples in self.trainings)
-        moved = sum(steps * self.step.moved_bytes(examples, 2) for steps, examples in self.trainings)
-        return sum(steps for steps, _ in self.trainings), flops / 1e15, moved / 1e12
+        multiple = measured_multiple(self.model)
+        return multiple and multiple * self.hours(H100[MEASURED_ON])
 
 
-def sized(dataset: Options, size: Sequence[int] | None) -> tuple[tuple[int, int, int], int, int]:
-    """Return image shape, classes and training examples: `size`, or those of a known dataset."""
-    if size:
-        return (size[0], size[1], size[2]), size[3], size[4]
+def measured_multiple(model: str) -> float | None:
+    """Return the measured time of a model's step over its floor; None if it was not measured."""
+    if model not in MEASURED:
+        return None
+    step = step_of(json.dumps(composed("mdl", [f"model={model}"], MdlConfig).model), CIFAR, 10)
+    return BATCH / MEASURED[model] / step.floor(BATCH, H100[MEASURED_ON]).seconds
+
+
+def sized(dataset: Options) -> tuple[tuple[int, int, int], int, int]:
+    """Return image shape, classes and training examples of a known dataset."""
     if dataset["name"] not in KNOWN:
-        raise ConfigError(f"dataset={dataset['name']}: unknown size: add --size C H W CLASSES EXAMPLES")
+        raise ConfigError(f"dataset={dataset['name']}: unknown size: choose one of {', '.join(KNOWN)}")
     shape, classes, images = KNOWN[dataset["name"]]
     held_out = dataset["validation_size"]
     return shape, classes, images - (min(1024, images // 10) if held_out is None else held_out)
@@ -117,26 +96,26 @@ def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
     return Step.of(Target(json.loads(model), Classifier).build(shape, classes), shape)
 
 
-def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace) -> RunGroup:
-    shape, classes, examples = sized(config.dataset, chosen.size)
+def run_group(name: str, runs: int, config: MdlConfig) -> RunGroup:
+    shape, classes, examples = sized(config.dataset)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
     step = step_of(json.dumps(config.model), shape, classes)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    epochs = len(config.seeds) * min(chosen.epochs, settings.max_epochs)
+    epochs = len(config.seeds) * min(EPOCHS, settings.max_epochs)
     model = str(config.model["name"])
     return RunGroup(name, model, runs, step, [(epochs * order.steps, order.batch_size) for order in orders])
 
 
-def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
+def run_groups(overrides: Sequence[str]) -> list[RunGroup]:
     """Return the groups of the sweep's runs, each run counted once."""
     groups: dict[str, tuple[MdlConfig, set[str]]] = {}
-    for _, job in jobs_of("mdl", chosen.overrides):
+    for _, job in jobs_of("mdl", overrides):
         config = validate(plain(job), MdlConfig)
         key = json.dumps(identifying(config.plain, "mdl") | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, groups)], ["model"])
     made = zip(names, groups.values(), strict=True)
-    return [run_group(str(name), len(erasers), config, chosen) for name, (config, erasers) in made]
+    return [run_group(str(name), len(erasers), config) for name, (config, erasers) in made]
 
 
 def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> dict[str, float | None]:
@@ -155,28 +134,16 @@ def sweep_hours(groups: Sequence[RunGroup], hours: Sequence[float | None]) -> di
     return {**runs, **whole}
 
 
-def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
-    rows = []
-    for group in groups:
-        step, batch = group.step, max(examples for _, examples in group.trainings)
-        of_step = step.forward_flops / 1e6, step.flops * batch / 1e9, step.moved_bytes(batch, 2) / 1e6
-        rows.append([group.name, *map(shown, (group.runs, step.parameters, *of_step, *group.totals()))])
-    whole = [sum(group.runs * group.totals()[i] for group in groups) for i in range(3)]
-    rows.append(["all runs", shown(sum(group.runs for group in groups)), *[""] * 4, *map(shown, whole)])
-    headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
-    caption = f"A step is one seed's; a run is of all seeds and sizes, {epochs}."
-    Table("work", [caption], [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
-
-
 def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
-    likely = sweep_hours(groups, [group.likely_hours(MEASURED) for group in groups])
+    likely = sweep_hours(groups, [group.likely_hours() for group in groups])
     least = [sweep_hours(groups, [group.hours(device) for group in groups]) for device in devices.values()]
     rows = [[what, *(shown(column[what]) for column in (likely, *least))] for what in likely]
     rates = (f"{d.flops / 1e12:.3g} TFLOP/s and {d.memory_bytes / 1e12:.3g} TB/s" for d in devices.values())
-    multiples = {group.model: MEASURED.multiple(group.model) for group in groups}
+    multiples = {group.model: measured_multiple(group.model) for group in groups}
     times = ", ".join(f"{model} {multiple:.3g}" for model, multiple in multiples.items() if multiple)
     caption = [
-        f"Likely: the floor of {MEASURED.device} in bfloat16, times what was measured there on {MEASURED.date}: "
+        f"A run is of all seeds and sizes, at most {EPOCHS} epochs each.",
+        "Likely: the floor of an H100 in bfloat16, times what was measured there on 2026-11-27: "
         f"{times or 'nothing of these models'}.",
         f"At least, by column: {', '.join(rates)}. This machine: {this_machine}.",
         f"On CPUs trainings took {CPU_MULTIPLES} times the floor (docs/benchmarks.md).",
@@ -185,32 +152,20 @@ def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_
     Table("hours", caption, headings, rows).show()
 
 
-def show(chosen: argparse.Namespace) -> int:
-    groups, devices, this_machine = run_groups(chosen), dict(H100), pick_device("auto")
-    if chosen.teraflops:
-        devices["as given"] = Device(chosen.teraflops * 1e12, chosen.terabytes * 1e12, 2)
+def show(overrides: Sequence[str]) -> int:
+    groups, this_machine = run_groups(overrides), pick_device("auto")
     precision = torch.bfloat16 if this_machine.type == "cuda" else torch.float32
-    devices["this machine"] = Device(
-        product_rate(precision, this_machine), memory_rate(this_machine), precision.itemsize
-    )
-    print_work(groups, f"{chosen.epochs} epochs each (no more than train.max_epochs)")
-    print_hours(groups, devices, machine(this_machine))
+    rates = product_rate(precision, this_machine), memory_rate(this_machine)
+    print_hours(groups, H100 | {"this machine": Device(*rates, precision.itemsize)}, machine(this_machine))
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.compute_costs", __doc__)
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
-    parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
-    size = ("C", "H", "W", "CLASSES", "EXAMPLES")
-    parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
-    parser.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
-    parser.add_argument("--terabytes", type=float, help="a second, of its memory")
     words, _ = without_config_dir(sys.argv[1:] if arguments is None else arguments)
-    chosen = parser.parse_intermixed_args(words)
-    if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
-        parser.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
-    return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
+    overrides = parser.parse_args(words).overrides
+    return exit_code(functools.partial(show, overrides), "mdl", overrides)
 
 
 if __name__ == "__main__":

@@ -34,14 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.kill_local_sweep", __doc__)
     parser.add_argument("--seeds", type=int, default=8, help="four runs of each")
     parser.add_argument("--workers", type=int, default=4, help="processes")
-    parser.add_argument("--seed", type=int, default=0, help="of what is killed, and when")
     options = parser.parse_args(arguments)
     sweep = [*_SWEEP, f"seeds={','.join(f'[{seed}]' for seed in range(options.seeds))}", *_ALL]
     local = ["hydra/launcher=local", f"hydra.launcher.workers={options.workers}"]
     with tempfile.TemporaryDirectory() as scratch:
         alone, shared = KilledTasks(Path(scratch, "alone")), KilledTasks(Path(scratch, "shared"))
         _finish(_launch(sweep, alone))
-        watch = Watch(shared.runs, sorted(numbers(alone.runs)), random.Random(options.seed))
+        watch = Watch(shared.runs, sorted(numbers(alone.runs)), random.Random(0))
         launches = 0
         while watch.left and launches <= options.seeds * 4:
             _launch([*local, *sweep], shared).wait()

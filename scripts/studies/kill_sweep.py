@@ -35,23 +35,21 @@ _TINY = {
     "train": (*_TRAINED, "train.max_epochs=40"),
     "sample_info": ("sample_info.examples=60", "sample_info.training.steps=200"),
 }
+_RUNS, _AT_ONCE = 60, 2
 _LATEST = 0.9  # moment of death, in undisturbed times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.kill_sweep", __doc__)
-    parser.add_argument("--runs", type=int, default=60, help="of the sweep")
     parser.add_argument("--kills", type=int, default=1, help="of each run")
-    parser.add_argument("--seed", type=int, default=0, help="of signals and moments")
-    parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
     parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
     options = parser.parse_args(arguments)
-    tasks = [["mdl", *options.overrides]] if options.overrides else list(itertools.islice(sweep(), options.runs))
-    chance = random.Random(options.seed)
+    tasks = [["mdl", *options.overrides]] if options.overrides else list(itertools.islice(sweep(), _RUNS))
+    chance = random.Random(0)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        ProcessPoolExecutor(options.at_once, mp_context=PROCESSES) as pool,
-        ProcessPoolExecutor(2 * options.at_once, mp_context=PROCESSES) as two_each,
+        ProcessPoolExecutor(_AT_ONCE, mp_context=PROCESSES) as pool,
+        ProcessPoolExecutor(2 * _AT_ONCE, mp_context=PROCESSES) as two_each,
     ):
         undisturbed, killed = KilledTasks(Path(scratch, "undisturbed")), KilledTasks(Path(scratch, "killed"))
         took = list(pool.map(undisturbed.finish, tasks))

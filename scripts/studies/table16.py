@@ -7,7 +7,7 @@ Prints tables in Markdown in the paper's unit, mean ± standard deviation over s
 1. Table 16: the paper, our recipe (train=paper), and the paper's loop (train=published) with settings that were tuned
    to the row.
 2. What single changes of the recipe do.
-3. Every other setting of the published recipe that was run, and its scores by the averaged weights x.
+3. Every other setting of the published recipe that was run.
 4. The distance of the tuned loop from the paper, in the paper's standard deviations and in standard errors.
 5. Table 16 had every training ended after so many epochs, by lowest validation losses: trainings of at most 50 epochs,
    and longer ones, of which the last size may be unfinished.
@@ -46,7 +46,6 @@ _EPOCHS = 30_000  # of the newest command line of the paper's code
 _ENDS = (10, 19, 30, 50)  # epochs after which trainings could have ended
 _LATE_ENDS = (50, 100, 300, 1_000, 30_000)
 _SHORT = "published, float32, 50 epochs"
-_AVERAGED = "average x scored"
 _LONG = ("published, float32", "published, float32, state restored")
 _SEEDS = 5  # of the paper
 _SIZES = [1_024, 2_375, 4_157, 6_507, 9_606, 13_694, 19_086, 26_198, 35_579, 47_952]  # of the paper's code
@@ -160,12 +159,7 @@ def table_16(results: Iterable[TrainedResult]) -> dict[Cell, list[float]]:
     for result in results:
         config = result.config
         if isinstance(result, MdlResult) and config["dataset"]["size"] is None and result.train_size > _ALL:
-            cell = cell_of(config)
-            cells[cell] += result.mdl.published
-            averaged = [point.ce_test_averaged_bits for point in result.curve if point.ce_test_averaged_bits]
-            if cell.recipe == _SHORT and len(averaged) == len(_SIZES) - 1:
-                scores = [published_units(_SIZES, losses) for losses in zip(*averaged, strict=True)]
-                cells[cell._replace(recipe=f"{_SHORT}, {_AVERAGED}")] += scores
+            cells[cell_of(config)] += result.mdl.published
     return dict(cells)
 
 

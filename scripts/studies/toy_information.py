@@ -8,7 +8,6 @@ I(W; z_i | S_-i), between W and a fresh draw of that example; its bound is KL(p(
 Gaussians fitted to the weights of many runs; the paper reports 1.3 and 3.0 nats for its example.
 """
 
-import argparse
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,29 +109,28 @@ def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], p
             ax.set(title=name, xlabel="w₁", ylabel="w₂", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 
 
-def show(options: argparse.Namespace) -> int:
-    generator = torch.Generator().manual_seed(options.seed)
+def study(out: Path, runs: int = 2000, draws: int = 40, epochs: int = 200) -> int:
+    """Print the information of three examples, and draw that of the worst fitted one."""
+    generator = torch.Generator().manual_seed(0)
     points, labels = draw(2 * _PER_CLASS, generator)
     full, *_ = torch.linalg.lstsq(points, labels[:, None])
     residuals = (points @ full)[:, 0] - labels
     ranked = residuals.abs().argsort()
-    estimates = {}
     for name, rank in (("best fitted", 0), ("median", len(ranked) // 2), ("worst fitted", -1)):
         i = int(ranked[rank])
-        how = (options.runs, options.draws, generator, options.epochs)
-        estimates[name], weights = information(points, labels, i, *how)
-        print(f"{name} example: I(W; z_i | S_-i) = {estimates[name].mutual:.2f}, KL = {estimates[name].bound:.2f} nats")
-    figure(points, labels, i, weights, options.out)
-    print(f"figure: {options.out}")
+        estimate, weights = information(points, labels, i, runs, draws, generator, epochs)
+        print(f"{name} example: I(W; z_i | S_-i) = {estimate.mutual:.2f}, KL = {estimate.bound:.2f} nats")
+    figure(points, labels, i, weights, out)
+    print(f"figure: {out}")
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argument_parser("studies.toy_information", __doc__, runs=2000, draws=40, epochs=200, seed=0)
+    parser = argument_parser("studies.toy_information", __doc__)
     parser.add_argument(
         "--out", type=Path, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
     )
-    return exit_code(functools.partial(show, parser.parse_args(arguments)), "sample_info")
+    return exit_code(functools.partial(study, parser.parse_args(arguments).out), "sample_info")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@
     python -m scripts.studies.use_of_leaked_labels OVERRIDES
 
 Takes the overrides of finished runs of python -m train. An eraser that sees labels moves each class by its own affine
-map, from the class's mean to a common one, and so writes the label into the image (see label_leakage). This study
-applies the maps of other classes to test images, and maps that combine the mean of one class with the slope of another.
-A network trained on erased images predicts the image's class or the map's. A network trained on the original images
-shows how far the maps change the image.
+map, and so writes the label into the image (see label_leakage). This study applies the maps of other classes to test
+images. A network trained on erased images predicts the image's class or the map's. A network trained on the original
+images shows how far the maps change the image.
 """
 
 import argparse
@@ -35,10 +34,9 @@ from train.prepared_training import WEIGHTS, PreparedTraining, prepare
 from train.settings import TrainConfig
 
 _CAPTION = (
-    "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "
-    "image's class, and the map's. Parts: under the mean of a second class and the slope of a third, how often they "
-    "say the image's class, the mean's, the slope's. By chance: any other class, if maps made no difference. Mean ± "
-    "standard deviation over seeds."
+    "Percent. Right: of test images under the map of their own class. Then under another's: how often networks say the "
+    "image's class, and the map's. By chance: any other class, if maps made no difference. Mean ± standard deviation "
+    "over seeds."
 )
 
 Maps = Sequence[tuple[Tensor, Tensor]]  # of classes: x -> x A + b
@@ -48,47 +46,34 @@ def answer_rates(predicted: Tensor, labels: Tensor) -> dict[str, float]:
     """Return how often one network predicts each class on test images, by heading of the table.
 
     Args:
-        predicted: class of each image under each class's mean and slope, [k, k, n].
+        predicted: class of each image under each class's map, [k, n].
         labels: of the images, [n].
     """
     k = len(predicted)
-    means, slopes = torch.arange(k)[:, None, None].expand_as(predicted), torch.arange(k)[:, None].expand_as(predicted)
-    matches = means == labels, slopes == labels, means == slopes
+    maps = torch.arange(k)[:, None].expand_as(predicted)
+    is_own = maps == labels
 
     def rate(expected: Tensor, mask: Tensor) -> float:
         return float((predicted == expected)[mask].double().mean())
 
-    another, three = matches[2] & ~matches[0], ~(matches[0] | matches[1] | matches[2])
-    right = rate(labels, matches[0] & matches[1])
-    return {
-        "right": right,
-        "map: image": rate(labels, another),
-        "map: map": rate(slopes, another),
-        "parts: image": rate(labels, three),
-        "parts: mean": rate(means, three),
-        "parts: slope": rate(slopes, three),
-        "by chance": (1 - right) / (k - 1),
-    }
+    right = rate(maps, is_own)
+    image, of_map = rate(labels.expand_as(predicted), ~is_own), rate(maps, ~is_own)
+    return {"right": right, "image's class": image, "map's class": of_map, "by chance": (1 - right) / (k - 1)}
 
 
 def predictions_under_maps(
-    title: str, prepared: PreparedTraining, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps
+    title: str, prepared: PreparedTraining, weights: Weights, images: Tensor, maps: Maps
 ) -> Tensor:
-    """Return the predictions of S networks for images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
+    """Return the predictions of S networks for images [n, C, H, W] under each class's map: [S, k, n].
 
-    `maps` are those of the classes of `before`, which has their means; `title` is that of the progress bar.
+    `title` is that of the progress bar.
     """
-    training, flat = before.images.double().flatten(1), images.double().flatten(1)
-    means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
-    predicted = torch.zeros(len(prepared.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
+    flat, predicted = images.double().flatten(1), []
     with Display(title) as display:
-        for slope_class, (slope, shift) in enumerate(maps):
-            moved = flat @ slope + shift
-            for mean_class, offset in enumerate((means[slope_class] - means) @ slope):
-                predicted[:, mean_class, slope_class] = answers(prepared, weights, (moved + offset).view_as(images))
-                done = (slope_class * len(maps) + mean_class + 1) / len(maps) ** 2
-                display.update(done, f"slope of class {slope_class}, mean of class {mean_class}")
-    return predicted
+        for done, (slope, shift) in enumerate(maps):
+            display.update(done / len(maps), f"map of class {done}")
+            predicted.append(answers(prepared, weights, (flat @ slope + shift).view_as(images)))
+    return torch.stack(predicted, 1)
 
 
 @torch.no_grad()
@@ -128,7 +113,7 @@ def show(chosen: argparse.Namespace) -> int:
     for name, (prepared, weights) in networks.items():
         rates = [
             answer_rates(predicted, test.labels)
-            for predicted in predictions_under_maps(name, prepared, weights, train, test.images, maps)
+            for predicted in predictions_under_maps(name, prepared, weights, test.images, maps)
         ]
         shares = {key: f"{Spread.of([100 * one[key] for one in rates]):.1f}" for key in rates[0]}
         rows.append({"trained on": display_name(name)} | shares)

@@ -2,10 +2,9 @@
 
     python -m scripts.studies.which_eraser --data CIFAR --out docs/which_eraser.json
 
-Every split of a dataset has three parts: the training part, which erasers and probes are fitted to; the calibration
-part, which the probes' probabilities are fitted to; and the test part, of which all figures are. A cell is one eraser
-on one split. Finished cells are written to OUT at once and are read back; OUT_tables.md has the tables as a page shows
-them. CIFAR is a folder of images, one folder per class in each of train/ and test/.
+Erasers and probes are fitted to the training part of each split of a dataset; all figures are of the test part. A cell
+is one eraser on one split. Finished cells are written to OUT at once and are read back; OUT_tables.md has the tables as
+a page shows them. CIFAR is a folder of images, one folder per class in each of train/ and test/.
 """
 
 import argparse
@@ -52,8 +51,6 @@ _SLOW = 256  # most dimensions for erasers that iterate over examples
 _ROUNDS = 15  # most rounds of INLP
 _CHANCE = 0.02  # INLP stops at this accuracy above that of the largest class
 
-Map = Callable[[Tensor, Tensor], Tensor]  # examples and labels to erased examples
-
 
 class Part(NamedTuple):
     """Examples [n, d] in float64 and their labels [n]."""
@@ -64,10 +61,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """The three parts of a dataset under one seed."""
+    """The three parts of a dataset under one seed; only gradient erasure sees the spare one."""
 
     train: Part
-    calibration: Part
+    spare: Part
     test: Part
 
 
@@ -80,7 +77,6 @@ class Cell:
         edit: mean of ‖x' - x‖² over test examples, relative to their mean squared distance to the training mean.
         seconds: of fitting the eraser and erasing all three parts.
         accuracy: fraction of test examples whose class the probe names, by probe.
-        bits: cross-entropy of the probe on test examples, by probe.
     """
 
     dataset: str
@@ -90,7 +86,6 @@ class Cell:
     edit: float
     seconds: float
     accuracy: dict[str, float]
-    bits: dict[str, float]
 
 
 def datasets(folder: Path | None) -> dict[str, Callable[[], Part]]:
@@ -119,14 +114,14 @@ def photographs(folder: Path) -> Part:
 
 
 def split(name: str, data: Part, seed: int) -> Split:
-    """Draw a training part of 60 %, a calibration part and a test part of 20 % each, and normalise them.
+    """Draw a training part of 60 %, a spare part and a test part of 20 % each, and normalise them.
 
     Images and hidden states are divided by one number, the measurements of the breast cancer data by their standard
     deviations, all from the training part. Of photographs 10,000 are for training.
     """
     order = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(seed))
     held_out = min(len(order) // 5, 1_500)
-    train, calibration, test = order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out]
+    train, spare, test = order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out]
     x = data.x
     if name == "hidden states":
         x = hidden_states(x, data.z, train, seed)
@@ -135,7 +130,7 @@ def split(name: str, data: Part, seed: int) -> Split:
     if name != "breast cancer":
         scale = scale.square().mean().sqrt()
     x = centred / scale
-    return Split(*(Part(x[rows], data.z[rows]) for rows in (train, calibration, test)))
+    return Split(*(Part(x[rows], data.z[rows]) for rows in (train, spare, test)))
 
 
 def hidden_states(x: Tensor, z: Tensor, train: Tensor, seed: int) -> Tensor:
@@ -236,7 +231,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def _parts(parts: Split) -> list[Part]:
-    return [parts.train, parts.calibration, parts.test]
+    return [parts.train, parts.spare, parts.test]
 
 
 def logistic() -> Any:
@@ -265,8 +260,9 @@ class KernelMachine:
         self._machine.fit(self._kernel(x, x), z)
         return self
 
-    def decision_function(self, x: np.ndarray) -> np.ndarray:
-        return self._machine.decision_function(self._kernel(x, self._x))
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        decision = self._machine.decision_function(self._kernel(x, self._x))
+        return decision > 0 if decision.ndim == 1 else decision.argmax(1)
 
 
 def probes(x: np.ndarray, seed: int) -> Iterator[tuple[str, Any]]:
@@ -283,64 +279,23 @@ def probes(x: np.ndarray, seed: int) -> Iterator[tuple[str, Any]]:
     yield "forest", RandomForestClassifier(100, min_samples_leaf=2, random_state=seed)
 
 
-def scores(probe: Any, x: np.ndarray) -> Tensor:
-    """Return one number per class [n, k], larger for likelier classes."""
-    if hasattr(probe, "decision_function"):
-        decision = torch.from_numpy(np.asarray(probe.decision_function(x))).double()
-        return decision if decision.ndim == 2 else torch.stack([-decision / 2, decision / 2], 1)
-    return torch.from_numpy(probe.predict_proba(x)).double().clamp(min=1e-3).log()
-
-
-def calibrate(calibration_scores: Tensor, z: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return log-probabilities as a function of scores: bias-corrected temperature scaling (Alexandari et al. 2020).
-
-    Softmax of a · scores + b with a ≥ 0 and one b per class, which minimises the cross-entropy on n calibration
-    examples. Uninformative scores get a = 0 and the class frequencies. No probability is below 1 / (n k): a probe that
-    is right on every calibration example would otherwise be certain.
-    """
-    size = calibration_scores.std().clamp(min=1e-12)
-    a = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    b = (torch.bincount(z, minlength=calibration_scores.shape[1]).double() + 1).log().requires_grad_()
-    optimizer = torch.optim.LBFGS([a, b], max_iter=200, line_search_fn="strong_wolfe")
-
-    def log_probabilities(values: Tensor) -> Tensor:
-        certain = (a.square() * values / size + b).softmax(1)
-        return torch.lerp(certain, torch.full_like(certain, 1 / certain.shape[1]), 1 / len(z)).log()
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = nn.functional.nll_loss(log_probabilities(calibration_scores), z)
-        loss.backward()
-        return loss
-
-    with torch.no_grad():
-        a.fill_(1.0)
-    optimizer.step(closure)  # pyright: ignore[reportArgumentType]
-    return lambda values: log_probabilities(values).detach()
-
-
-def probe_scores(erased: Sequence[Tensor], parts: Split, seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return accuracy and cross-entropy in bits of each kind of probe on the test part."""
-    x, calibration, test = (part.numpy() for part in erased)
-    x, z = x[:_PROBED], parts.train.z[:_PROBED].numpy()
-    accuracy, bits = {}, {}
-    for name, probe in probes(x, seed):
-        fitted_quietly(probe, x, z)
-        test_scores = scores(probe, test)
-        accuracy[name] = float((test_scores.argmax(1) == parts.test.z).double().mean())
-        log_probabilities = calibrate(scores(probe, calibration), parts.calibration.z)(test_scores)
-        bits[name] = float(nn.functional.nll_loss(log_probabilities, parts.test.z)) / float(np.log(2))
-    return accuracy, bits
+def accuracies(train: Tensor, test: Tensor, parts: Split, seed: int) -> dict[str, float]:
+    """Return the accuracy on the erased test part of each kind of probe, fitted to the erased training part."""
+    x, z = train[:_PROBED].numpy(), parts.train.z[:_PROBED].numpy()
+    return {
+        name: float((fitted_quietly(probe, x, z).predict(test.numpy()) == parts.test.z.numpy()).mean())
+        for name, probe in probes(x, seed)
+    }
 
 
 def compute(dataset: str, eraser: str, seed: int, key: str, parts: Split) -> Cell:
     """Erase a split and probe what is left."""
     start = time.perf_counter()
-    erased = METHODS[eraser].apply(parts, seed)
+    train, _, test = METHODS[eraser].apply(parts, seed)
     seconds = time.perf_counter() - start
     x, mean = parts.test.x, parts.train.x.mean(0)
-    edit = float((erased[2] - x).square().sum() / (x - mean).square().sum())
-    return Cell(dataset, eraser, seed, key, edit, seconds, *probe_scores(erased, parts, seed))
+    edit = float((test - x).square().sum() / (x - mean).square().sum())
+    return Cell(dataset, eraser, seed, key, edit, seconds, accuracies(train, test, parts, seed))
 
 
 def planned(dim: int) -> list[str]:
@@ -361,7 +316,7 @@ def read(path: Path) -> dict[tuple[str, str, int], Cell]:
 def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
     """Compute the missing cells, write each to the file of results, and return all."""
     cells = read(options.out)
-    loaders = {name: load for name, load in datasets(options.data).items() if name in (options.only or [name])}
+    loaders = datasets(options.data)
     with Display("which eraser") as display:
         for i, (dataset, load) in enumerate(loaders.items()):
             data = load()
@@ -420,9 +375,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.which_eraser", __doc__, seeds=5)
     parser.add_argument("--data", type=Path, help="folder of photographs; without it they are left out")
     parser.add_argument("--out", type=Path, default=Path("which_eraser.json"), help="file of results")
-    parser.add_argument(
-        "--only", nargs="+", choices=["breast cancer", "digits", "hidden states", "CIFAR-10"], help="datasets"
-    )
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 

@@ -16,13 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from conf.groups import choices
-from harness import figure_helpers
 from harness.figure_helpers import (
     MAX_NAMED_LINES,
     STYLE,
     band,
     contrast,
-    figure_at,
     figure_of_panels,
     legible,
     name_lines,
@@ -30,7 +28,7 @@ from harness.figure_helpers import (
     save,
     wrapped,
 )
-from harness.results.run_labels import Label, eraser_colours, palette, usual_colours
+from harness.results.run_labels import Label, eraser_colours
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -108,36 +106,6 @@ def test_lines_without_points_have_no_names() -> None:
     assert len(ax.texts) == 0
 
 
-@pytest.mark.parametrize("scale", ["linear", "log"])
-def test_labels_of_ticks_do_not_touch(scale: str, tmp_path: Path) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot(xscale=scale, xlim=(1, 400) if scale == "log" else (-0.1, 0.2))
-        ticks = [1, 2, 3, 100, 300, 330, 400] if scale == "log" else np.arange(-4, 9) * 0.025
-        ax.set_xticks(ticks, [f"{tick:+.3f}" for tick in ticks])
-    drawn_again(figure)
-    shown = [text for text in ax.get_xticklabels() if text.get_text()]
-    assert overlapping(shown) == []
-    assert 2 <= len(shown) < len(ticks)
-    assert ("+400.000" if scale == "log" else "+0.000") in [text.get_text() for text in shown]
-
-
-def test_ticks_with_room_all_stay(tmp_path: Path) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot()
-        ax.set_xticks([0, 1, 2, 3])
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
-
-
-@pytest.mark.parametrize(("heights", "whole"), [([1, 2, 2], True), ([1, 2, 1.5], False)])
-def test_an_axis_that_counts_has_no_ticks_between_whole_numbers(
-    heights: list[float], whole: bool, tmp_path: Path
-) -> None:
-    with figure_at(tmp_path / "figure.svg", 3.0, 2.0) as figure:
-        ax = figure.add_subplot()
-        ax.hist([0, 1, 2], weights=heights, bins=3)
-    assert all(float(tick).is_integer() for tick in ax.get_yticks()) is whole
-
-
 def test_a_note_stands_under_all_panels(tmp_path: Path) -> None:
     with figure_of_panels(tmp_path / "figure.svg", 2) as (figure, axes):
         for ax in axes:
@@ -181,12 +149,6 @@ def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_
     faces = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if "fill: #" in path.get("style", "")]
     assert faces == []
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize("light", [usual_colours()["control"], *palette()])
-def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
-    dark = figure_helpers._DARK.get(light.lower(), light)
-    assert contrast(dark, "#161616") >= 3  # WCAG's least contrast of graphics
 
 
 @pytest.mark.parametrize("colour", ["#e69f00", "#8c564b", "#fde725", "#440154"])

@@ -11,7 +11,6 @@ import torch
 import erasure.store.checked_files
 from conf.compose import composed
 from erasure.store.checked_files import load_tensors
-from harness.example_bits import read_coded_bits
 from harness.run_directory import Run
 from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
@@ -46,28 +45,26 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
     sizes = [name for name in trained if name.isdigit()]
     assert sizes[3:] == sizes[2::-1] == sorted(sizes[:3], key=int, reverse=True)
     assert numbers("smallest") == numbers("largest")
-    smallest, largest = (read_coded_bits([*Path(runs).glob("mdl-*")], pytest.fail) for runs in ("smallest", "largest"))
-    assert smallest is not None
-    assert largest is not None
-    assert torch.equal(smallest.bits, largest.bits)
+    files = (path for runs in ("smallest", "largest") for path in Path(runs).glob("*/bits.safetensors"))
+    smallest, largest = (load_tensors(path)[0]["bits"] for path in files)
+    assert torch.equal(smallest, largest)
 
 
 def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
     assert command(MDL, *SMALL, "runs_dir=runs").code == 0
     (path,) = Path("runs").glob("mdl-*/result.json")
-    result, coded = json.loads(path.read_text()), read_coded_bits([path.parent], pytest.fail)
-    assert coded is not None
-    assert coded.seeds == [0, 1]
-    assert coded.bits.sum(1).tolist() == pytest.approx(result["mdl"]["total_bits"], rel=1e-5)
+    result, (coded, about) = json.loads(path.read_text()), load_tensors(path.with_name("bits.safetensors"))
+    assert about["seeds"] == [0, 1]
+    assert coded["bits"].sum(1).tolist() == pytest.approx(result["mdl"]["total_bits"], rel=1e-5)
     sizes = [point["n"] for point in result["curve"]]
-    for row, trained_on, seed in zip(coded.bits, coded.trained_on, coded.seeds, strict=True):
+    for row, trained_on, seed in zip(coded["bits"], coded["trained_on"], about["seeds"], strict=True):
         order = permutation(seed, sizes[-1])
         for n, following, point in zip(sizes, sizes[1:], result["curve"], strict=False):
             part = order[n:following]
             assert trained_on[part].unique().tolist() == [n]
             assert float(row[part].mean()) == pytest.approx(point["ce_next_bits"][seed], rel=1e-5)
         assert row[order[: sizes[0]]].unique().tolist() == pytest.approx([math.log2(10)])
-    assert len(coded.labels.bincount()) == 10
+    assert len(coded["labels"].bincount()) == 10
     for seed, bits in enumerate(result["mdl"]["calibrated_bits_per_sample"]):  # by the temperatures that are said
         losses = [point["ce_next_calibrated_bits"][seed] for point in result["curve"][:-1]]
         assert bits == pytest.approx(online_code_bits(sizes, losses, 10) / sizes[-1])

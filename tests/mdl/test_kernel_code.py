@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conf.compose import composed
-from harness.example_bits import read_coded_bits, read_test_bits
+from erasure.store.checked_files import load_tensors
+from harness.example_bits import read_test_bits
 from harness.experiment import Experiment
 from harness.run_directory import leftover
 from mdl import kernel_code
@@ -182,15 +183,15 @@ def test_kernel_and_network_end_in_one_table(command) -> None:
 def test_a_run_says_what_its_labels_cost(command) -> None:
     assert command(MDL, *OWN).code == 0
     directory, result = only_result("runs")
-    coded, sizes = read_coded_bits([directory], pytest.fail), [point["n"] for point in result["curve"]]
-    assert coded is not None
+    (coded, _), sizes = load_tensors(directory / "bits.safetensors"), [point["n"] for point in result["curve"]]
     assert (result["train_size"], result["parameters"]) == (sizes[-1], 10 * sizes[-1])
     for s in range(2):
-        ordered = coded.bits[s][permutation(s, sizes[-1])].double()
+        ordered = coded["bits"][s][permutation(s, sizes[-1])].double()
         assert result["mdl"]["total_bits"][s] == pytest.approx(float(ordered.sum()), rel=1e-5)
         for point, following in zip(result["curve"][:-1], sizes[1:], strict=True):
             assert point["ce_next_bits"][s] == pytest.approx(float(ordered[point["n"] : following].mean()), rel=1e-5)
-        assert torch.equal(coded.trained_on[s][permutation(s, sizes[-1])], torch.arange(sizes[-1], dtype=torch.int32))
+        trained_on = coded["trained_on"][s][permutation(s, sizes[-1])]
+        assert torch.equal(trained_on, torch.arange(sizes[-1], dtype=torch.int32))
         test_bits = read_test_bits([directory], pytest.fail)[s].tolist()
         assert fmean(test_bits) == pytest.approx(result["final"]["loss_bits"][s], rel=1e-5)
     assert max(result["mdl"]["bits_per_sample"]) < 0.3

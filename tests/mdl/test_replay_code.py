@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from erasure.dataset import LabelledImages
-from harness.example_bits import read_coded_bits
+from erasure.store.checked_files import load_tensors
 from mdl.__main__ import COMMAND as MDL
 from mdl.replay_code import ReplayTrainer, batch_ends, stream_positions
 from mdl.settings import ReplaySettings
@@ -254,11 +254,10 @@ def test_the_command_says_what_was_paid(command, stack: str) -> None:
     assert [point["epochs"] for point in curve] == [[8, 8]] * len(curve)
     (directory,) = Path("runs").glob("mdl-*")
     assert not list(directory.glob("checkpoint-*"))
-    coded_bits = read_coded_bits([directory], pytest.fail)
-    assert coded_bits is not None
-    assert coded_bits.bits.double().mean(1).tolist() == pytest.approx(code["bits_per_sample"])
-    assert int(coded_bits.trained_on.max()) >= sizes[-1] - 64
-    assert int((coded_bits.trained_on == 0).sum()) <= 2 * 64
+    coded, _ = load_tensors(directory / "bits.safetensors")
+    assert coded["bits"].double().mean(1).tolist() == pytest.approx(code["bits_per_sample"])
+    assert int(coded["trained_on"].max()) >= sizes[-1] - 64
+    assert int((coded["trained_on"] == 0).sum()) <= 2 * 64
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from scripts.command_line import argument_parser
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.report import main as report
-from scripts.studies import loss_by_training_size, orders, table16
+from scripts.studies import loss_by_training_size, table16
 
 
 def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +23,6 @@ def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
         (sweep, ["status", "nodir"]),
         (table16.main, ["nodir"]),
         (loss_by_training_size.main, ["nodir"]),
-        (orders.main, ["nodir"]),
     ],
 )
 def test_a_folder_of_runs_that_is_not_there_is_one_line(main, words: list[str], tmp_path, monkeypatch, capsys) -> None:

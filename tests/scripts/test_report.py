@@ -57,20 +57,6 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
     assert not list(out.rglob("*.tmp"))
 
 
-def test_files_of_an_earlier_report_are_counted(runs, tmp_path, capsys) -> None:
-    write_small_run(runs, "control", options={"width": 64})
-    out = tmp_path / "out"
-    for _ in range(2):  # its own files are written again
-        assert main([str(runs), "--out", str(out)]) == 0
-        assert "not of this report" not in capsys.readouterr().out
-    for path in (out / "tables" / "old.tex", out / "tables" / "old.csv", out / "figures" / "old.pdf"):
-        path.touch()
-    assert main([str(runs), "--out", str(out)]) == 0
-    said = f"files that are not of this report, 2 in {out}/tables and 1 in {out}/figures: an earlier report's? delete"
-    assert said in capsys.readouterr().out
-    assert (out / "tables" / "old.csv").exists()
-
-
 def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys, no_figures) -> None:
     write_small_run(runs, "control")
     write_small_run(runs, "leace")
@@ -236,7 +222,7 @@ def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     column = Column(hostile, hostile)
     table = Table.of("t", [column], [{hostile: hostile, "runs": [run]}], [hostile], title=hostile)
     figures = {"t": [(hostile, "a b.svg")]}
-    text = write_page([table, table], figures, tmp_path, [Path(hostile)], [hostile], {"t": hostile}).read_text()
+    text = write_page([table, table], figures, tmp_path, [Path(hostile)], [hostile]).read_text()
     assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
     assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")
     assert "1337" not in text

@@ -80,7 +80,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
     lines = [{"epochs": epochs, "change": [*seeds]} for epochs, seeds in values.items()]
     columns = [spread("change", "change", ",.1f"), Column("epochs", "epochs")]
     table = Table.of("lines", columns, lines, title="Lines")
-    page = write_page([table], {}, tmp_path, [tmp_path], [], {})
+    page = write_page([table], {}, tmp_path, [tmp_path], [])
     with opened(page) as browser:
         sheet = browser.find_element("css selector", "section")
         up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]

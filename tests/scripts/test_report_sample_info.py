@@ -83,7 +83,7 @@ def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs, no_fi
     out, problems = report(runs)
     assert problems == []
     assert [*sections(out)] == [
-        "Digits, paper", "sample_info: Runs", "sample_info: How scores move between erasers",
+        "mdl: digits, train=paper, mdl=paper", "sample_info: Runs", "sample_info: How scores move between erasers",
         "sample_info: Subgroups of examples", "sample_info: Summaries",
         "sample_info: The 20 most suspicious examples: digits, MLP, control",
         "sample_info: The 20 most suspicious examples: digits, MLP, LEACE",
@@ -117,13 +117,6 @@ def test_groups_and_summaries_are_shown_where_there_are_any(runs, real_figures) 
     ]  # fmt: skip
     assert "rank correlation" in (out / "figures" / "sample-info-movement-figure.svg").read_text()
     assert "training examples removed (%)" in (out / "figures" / "sample-info-summaries-figure.svg").read_text()
-
-
-def test_without_groups_and_summaries_there_are_no_such_tables(runs, no_figures) -> None:
-    write_information_run(runs, "control", **OTHERS)
-    out, _ = report(runs)
-    assert [title.split(":")[1] for title in sections(out)] == [" Runs", " The 20 most suspicious examples"]
-    assert not list((out / "tables").glob("sample-info-groups*"))
 
 
 def test_agreement_with_references_is_a_table_of_its_own(runs, no_figures) -> None:

@@ -35,17 +35,16 @@ def test_final_losses_are_shown_and_what_they_rest_on_is_said(results: list[Trai
     assert not [name for name in table.records[0] if name.startswith("bits_per_label")]
 
 
-def test_a_column_may_have_differences_of_any_number(results: list[TrainResult]) -> None:
+def test_differences_are_those_that_results_name(results: list[TrainResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainResult, "compared", ("accuracy",))
     accuracies = ([0.5, 0.6], [0.3, 0.5])
     changed = [
         replace(one, final=replace(one.final, accuracy=accuracy))
         for one, accuracy in zip(results, accuracies, strict=True)
     ]
     (frame,) = arrange(stored(changed))
-    column = difference("Δ of accuracy", "accuracy")
-    table = table_of(frame, ["accuracy_difference"], [column])
+    table = table_of(frame, ["accuracy_difference"], [difference("Δ of accuracy", "accuracy")])
     assert [row[2] for row in table.rows] == ["", "-0.150 ± 0.050"]  # -0.2 and -0.1
-    assert table.records[1]["accuracy_difference"] == pytest.approx(-0.15)
     assert table.records[1]["accuracy_p_holm"] == pytest.approx(0.2048, abs=1e-4)  # t = 3, one degree of freedom
     assert "± of Δ: standard error, paired by seed." in table.caption()
 

@@ -11,7 +11,6 @@ import torch
 from erasure.dataset import LabelledImages
 from erasure.matched_samples import counterpart
 from erasure.store.checked_files import load_tensors, read_json
-from harness.results import load
 from harness.results.arrange import arrange
 from harness.results.read import read_run
 from mdl.__main__ import COMMAND as MDL
@@ -52,15 +51,11 @@ def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     (table,) = Path("runs").glob("**/learning_order.csv")
     for row in csv.DictReader(table.open()):
         losses = followed["counterparts"][row["sample"]]["loss_bits"]
-        assert float(row["lowest_loss_bits_mean"]) == pytest.approx(mean(map(min, losses)))
         assert float(row["end_loss_bits_mean"]) == pytest.approx(mean(of_seed[-1] for of_seed in losses))
 
-    frame = load("runs").counterparts
-    assert set(frame["sample"]) == {DATA, "order1", "swap"}
-    assert set(frame["seed"]) == {0, 1}
-    assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
+    assert set(followed["counterparts"]) == {DATA, "order1", "swap"}
     (entry,) = arrange([read_run(paths[1].parent)])
-    assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
+    assert [losses for _, losses in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 
 def test_only_python_m_train_has_counterparts(command) -> None:

@@ -9,7 +9,6 @@ from statistics import mean
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from conf.groups import keys
 from harness.loss_curves import CurveRow
@@ -135,23 +134,6 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     (grid,) = arrange(coded)  # but not those that differ in the code of the labels
     assert first(grid, "setting") == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
-
-
-def test_headings_are_written_as_people_write_them() -> None:
-    def heading(**parts: dict) -> str:
-        return first(arrange(stored([result(**parts)]))[0], "heading")
-
-    quick = {"train": keys("train", "quick")}
-    assert heading(**quick) == "Digits, quick"
-    assert heading(train=keys("train", "default")) == "Digits"
-    (coded,) = arrange([coding(dataset={"name": "cifar10"}, **quick, mdl=keys("mdl", "default"))])
-    assert first(coded, "heading") == "CIFAR-10, train=quick"
-    assert heading(dataset={"name": "arrays", "path": "/elsewhere/XOR_vectors.npz"}, **quick) == "XOR vectors, quick"
-
-
-def test_tables_of_one_heading_have_their_titles_instead() -> None:
-    grids = arrange(stored([result(train=keys("train", "quick") | {"lr": lr}) for lr in (0.5, 0.25)]))
-    assert names_of(grids, "heading") == [f"train: digits, train=quick, train.lr={lr}" for lr in (0.25, 0.5)]
 
 
 def test_files_of_one_name_in_two_folders_are_told_apart() -> None:
@@ -313,8 +295,8 @@ def test_backfire_is_significant_and_paired() -> None:
     assert first(alike, "crossing_size") is None  # one training on everything has no sizes
 
 
-def test_the_analysis_is_in_results_and_tables(command, tmp_path, monkeypatch) -> None:
-    """A small sweep of both commands: result.json, the terminal's table, table.csv, also in a folder that has moved."""
+def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
+    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
     from erasure.store.checked_files import read_json
     from mdl.__main__ import COMMAND as MDL
     from train.__main__ import COMMAND as TRAIN
@@ -338,22 +320,3 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path, monkeypatch) -
     assert 0 <= float(leace["test_loss_bits_p_holm"]) <= 1
     assert (leace["test_loss_bits_backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0
-
-    lengths: list[list[int]] = []  # of the curves of each figure
-
-    def keep(figure: Figure, *_: object, **__: object) -> None:
-        lengths.append([len(np.atleast_1d(line.get_xdata())) for line in figure.axes[0].lines])
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    (table,) = (tmp_path / "runs/sweeps").glob("train-*/table.csv")
-    before = table.read_text()
-    (table.parent / "loss_curves.png").unlink()
-    command(TRAIN, *quick, "logger.mode=disabled")
-    assert max(lengths[0]) == 5  # the epochs 0 to 4
-    (tmp_path / "runs").rename(tmp_path / "moved")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert command(TRAIN, *quick, "logger.mode=disabled", "runs_dir=../moved").code == 0
-    (moved,) = (tmp_path / "moved/sweeps").glob("train-*/table.csv")
-    assert moved.read_text() == before
-    assert lengths[-1] == lengths[0]

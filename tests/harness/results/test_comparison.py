@@ -34,6 +34,7 @@ def frame(**changes: list) -> pd.DataFrame:
         "pair_id": ["p"] * 6,
         "eraser_id": ["c"] * 3 + ["l"] * 3,
         "started": [0.0] * 6,
+        "code": [()] * 6,
         "seed": [0, 1, 2, 2, 1, 0],  # not in the same order
         "bits_per_label": [1.0, 2.0, 2.0, 4.0, 3.0, 2.0],
     }

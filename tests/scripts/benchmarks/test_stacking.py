@@ -6,7 +6,7 @@ from scripts.benchmarks import stacking
 
 
 def test_both_arrangements_are_timed_beside_the_choice_of_the_rule() -> None:
-    table = stacking.stacking_table(2, torch.device("cpu"), ["linear", "lenet"], repeats=1)
+    table = stacking.stacking_table(2, ["linear", "lenet"], repeats=1)
     assert [row[2] for row in table.rows] == ["650", "7,690", "30,730", "101,507", "931,335", "3,855,504"]
     assert [row[-1] for row in table.rows] == ["in one network"] * 4 + ["one after another"] * 2
 

@@ -16,7 +16,7 @@ from sample_info.linearized.descent import LinearizedDescent
 from sample_info.references import influence
 from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import trak_and_ekfac
-from scripts.benchmarks.trak_and_ekfac import EKFAC, require_one_output, trak
+from scripts.benchmarks.trak_and_ekfac import EKFAC, Study, require_one_output, trak
 from tests.sample_info.networks import away_from_zero
 from tests.sample_info.problems import draws
 
@@ -66,41 +66,21 @@ def test_two_outputs_are_refused() -> None:
         require_one_output(replace(network, y=network.y.expand(-1, 2)))
 
 
-def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_beside_the_other_packages(command) -> None:
     pytest.importorskip("dattri", reason=REASON)
     pytest.importorskip("kronfluence", reason=REASON)
     assert command(COMMAND, *SMALL).code == 0
     (path,) = Path("runs").glob("*/result.json")
-    arguments = [str(path.parent), "--dampings", "1", "10", "--projections", "8", "--out", "found.md"]
-    assert trak_and_ekfac.main(arguments) == 0
-    (judged,) = Path("found.md").read_text().split("\n\n")[1:]
-    rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in judged.splitlines()}
-    for name in (
-        OURS,
-        THINNED,
-        SETS,
-        "influence 1",
-        "influence 10",
-        "gradient cosine",
-        "TRAK 8",
-        "EK-FAC 1",
-        "EK-FAC 10",
-    ):
-        assert name in rows
+    rows = {row.name: row.attribution for row in Study(path.parent).evaluate_methods([1.0, 10.0], [8])}
     stored = {name: one for name, (one,) in read_json(path)["attribution"].items()}
-    for name in (
-        OURS,
-        THINNED,
-        SETS,
-        "influence 10",
-        "gradient cosine",
-    ):  # the run's own network and halves: its own numbers
+    both = [OURS, THINNED, SETS, "influence 10", "gradient cosine"]  # the run's own network and halves: its own numbers
+    assert rows.keys() == {*both, "influence 1", "TRAK 8", "EK-FAC 1", "EK-FAC 10"}
+    for name in both:
         expected = stored[name]
-        assert float(rows[name][1].split()[0]) == pytest.approx(expected["datamodeling"]["mean"], abs=6e-4)
+        assert rows[name].datamodeling.mean == pytest.approx(expected["datamodeling"]["mean"], abs=6e-4)
         if name != SETS:
             known = [expected["leave_one_out"], expected["auroc"]]
-            assert [*map(float, rows[name][2:4])] == pytest.approx(known, abs=6e-4)
-    assert "TRAK 8" in capsys.readouterr().out
+            assert [rows[name].leave_one_out, rows[name].auroc] == pytest.approx(known, abs=6e-4)
 
 
 def test_a_run_without_halves_is_refused(command, capsys: pytest.CaptureFixture[str]) -> None:

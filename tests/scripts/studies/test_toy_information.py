@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.studies.toy_information import draw, information, main, train
+from scripts.studies.toy_information import draw, information, study, train
 
 
 def test_sgd_ends_near_least_squares_and_examples_that_fit_badly_tell_more() -> None:
@@ -19,6 +19,6 @@ def test_sgd_ends_near_least_squares_and_examples_that_fit_badly_tell_more() -> 
 
 
 def test_it_prints_three_examples_and_draws_the_last(tmp_path: Path, capsys, real_figures) -> None:
-    assert main(["--runs", "20", "--draws", "2", "--epochs", "70", "--out", str(tmp_path / "toy.png")]) == 0
+    assert study(tmp_path / "toy.png", runs=20, draws=2, epochs=70) == 0
     assert capsys.readouterr().out.count(" nats") == 3
     assert (tmp_path / "toy.png").stat().st_size > 10_000

@@ -42,7 +42,6 @@ def test_a_small_study_erases_probes_and_reads_back(tmp_path: Path, monkeypatch:
     control, leace = (cells["breast cancer", eraser, 0] for eraser in ("control", "LEACE"))
     assert control.edit == 0 < leace.edit
     assert leace.accuracy["linear"] < control.accuracy["linear"]
-    assert leace.bits["linear"] > control.bits["linear"]
     monkeypatch.setattr(which_eraser, "compute", None)  # nothing is computed again
     assert main(["--seeds", "1", "--out", str(out)]) == 0
     assert (tmp_path / "found_tables.md").read_text().startswith("### Breast cancer")
