@@ -66,16 +66,8 @@ class GradientDescent:
         options["stackable"] = model.stackable
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
-    def train(
-        self,
-        parts: Tensor,
-        progress: Callable[[int], object] = lambda _: None,
-        note: Callable[[Tensor], object] = lambda _: None,
-    ) -> Weights:
-        """Return w - w_0, [S, ...], after S trainings, each on the examples at its positions, [S, b].
-
-        `note` gets the residuals f - y, [S, b, k], before every step.
-        """
+    def train(self, parts: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
+        """Return w - w_0, [S, ...], after S trainings, each on the examples at its positions, [S, b]."""
         parts = parts.to(self.x.device)
         x, y = self.x[parts], self.y[parts]
         initial = {name: weight.detach() for name, weight in self.initial.items()}
@@ -84,7 +76,6 @@ class GradientDescent:
         for step in range(self.steps):
             outputs = self.outputs(weights, x)
             residuals = outputs.detach() - y  # ∂L/∂f in closed form, cheaper than autograd
-            note(residuals)
             gradients = torch.autograd.grad(outputs, list(weights.values()), residuals)
             with torch.no_grad():
                 for (name, moved), gradient in zip(change.items(), gradients, strict=True):
@@ -105,14 +96,7 @@ class GradientDescent:
 
     def trained(self) -> Weights:
         """Return the final weights of the training on all examples."""
-        return self.trained_path()[0]
-
-    def trained_path(self, progress: Callable[[int], object] = lambda _: None) -> tuple[Weights, Tensor]:
-        """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
-        residuals = self.y.new_empty(self.steps, *self.y.shape)
-        rows = iter(residuals)
-        change = self.train(self.everything, progress, lambda residual: next(rows).copy_(residual[0]))
-        return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
+        return {name: self.initial[name] + moved[0] for name, moved in self.train(self.everything).items()}
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
         """Return outputs [S, n, k] of members with weights [S, ...] on inputs [n, ...] (shared) or [S, n, ...]."""

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -23,11 +23,9 @@ from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
 from models.kernel import KernelModel
 from models.tangent.kernel import Kernels
-from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.leave_one_out_effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
-from sample_info.linearized.trained_path import along_trained_path
 from sample_info.settings import KernelSettings, SampleInfoSettings, TrainingSettings
 from sample_info.steps import Steps, computed
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
@@ -60,7 +58,6 @@ def unique_information(
     seeds: int | Sequence[int] = 1,
     sigma: float = 1.0,
     sgd_batch_size: int | None = None,
-    error_estimate: bool = False,
     pairwise: bool = False,
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
@@ -83,7 +80,6 @@ def unique_information(
         seeds: number of seeds, or the seeds; each has its own initial weights.
         sigma: noise on outputs (F-SI) and on weights (SI), relative to which scores are measured.
         sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
-        error_estimate: whether to estimate each score's error from one training of the network itself.
         pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
             random readout. A user's module keeps its own readout.
@@ -99,11 +95,9 @@ def unique_information(
         `left_out_label` is the prediction for the example after training without it; `left_out_correct` is whether this
         equals its label.
 
-        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `error_estimate` adds the changes along the trained path;
-        `f_si_error_factor` and `si_error_factor`, by which a score may be too large or too small; and
-        `f_si_believable` and `si_believable`, whether this factor is below two. `pairwise` adds `output_effects`, an
-        array [m, k] of f(x) - f_-i(x) in each row. With `held_out_y` it also adds `loss_effects`, [m], which are
-        negative if the example helps. These arrays take the memory of n m k numbers per seed.
+        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `pairwise` adds `output_effects`, an array [m, k] of
+        f(x) - f_-i(x) in each row. With `held_out_y` it also adds `loss_effects`, [m], which are negative if the
+        example helps. These arrays take the memory of n m k numbers per seed.
 
     Raises:
         ValueError: an invalid value; the message says what is allowed.
@@ -130,7 +124,7 @@ def unique_information(
         "training": options["training"] | descent if training is None else asdict(training),
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
-    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
+    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "pairwise": pairwise}
     single |= {"memory_gib": memory_gib, "classes": "all"}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
@@ -178,22 +172,9 @@ class Scores:
     nats: Mapping[str, Tensor]  # scores by name: "f_si_nats", "si_nats", "si_sgd_nats"
     left_out_label: Tensor  # predicted label of each example after training without it
     left_out_correct: Tensor  # whether this equals the example's given label
-    references: Mapping[str, Changes]  # changes by other methods, by name
     signed: Mapping[str, Tensor]  # on request "output_effects" [n, m, k], and "loss_effects" [n, m] if labels are known
     how: dict[str, str | float]  # the method, in words and numbers
-
-    @property
-    def error_estimates(self) -> dict[str, EstimatedErrors]:
-        """Error estimates by name of the score; empty if not requested."""
-        path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
-        if path is None:
-            return {}
-        attributes = {"f_si": "prediction", "si": "weight"}
-        methods = (self.changes, path) if truth is None else (self.changes, path, truth)
-        return {
-            name: EstimatedErrors(*(getattr(one, attribute) for one in methods))
-            for name, attribute in attributes.items()
-        }
+    references: Mapping[str, Changes] = field(default_factory=dict)  # changes by other methods, by name
 
     def columns(self) -> dict[str, Tensor]:
         """Return the numbers per example by name, [n] each; units in the names."""
@@ -202,8 +183,6 @@ class Scores:
         for name, changes in self.references.items():
             prefix = name.replace(" ", "_")
             named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
-        for name, estimate in self.error_estimates.items():
-            named |= {f"{name}_error_factor": estimate.factor, f"{name}_believable": estimate.believable}
         return named
 
 
@@ -220,7 +199,7 @@ def score_examples(
     Args:
         problem: the training problem.
         settings: options of the scores, including their noise.
-        steps: stores the kernel, the effects of each block of examples, and the changes along the trained path.
+        steps: stores the kernel, and the effects of each block of examples.
         on_progress: called with the share done, from 0 to 1, and the current task.
         refitted: function that returns the problem for an eraser fitted without an example; by default all examples
             share one problem.
@@ -230,8 +209,8 @@ def score_examples(
     """
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
-    begin, end = _KERNEL / problem.y.shape[1], 0.9 if settings.error_estimate else 1.0
-    effects = _left_out(network, settings.pairwise, steps, progress.part_of(on_progress, begin, end), refitted)
+    show = progress.part_of(on_progress, _KERNEL / problem.y.shape[1], 1)
+    effects = _left_out(network, settings.pairwise, steps, show, refitted)
     changes, dynamics = Changes(effects["weight"], effects["prediction"]), network.dynamics
     nats = {
         "f_si_nats": functional_information(changes, settings.sigma),
@@ -239,25 +218,16 @@ def score_examples(
     }
     how = {"kernel": network.kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
     if settings.sgd_batch_size is not None:
-        on_progress(end, "steady state of SGD")
+        on_progress(1.0, "steady state of SGD")
         sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         nats["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
-    references = {}
-    if settings.error_estimate:
-        show = progress.part_of(on_progress, end, 1)
-
-        def along_path() -> Tensors:
-            return Tensors(vars(along_trained_path(network, lambda done: show(done, "trained path"))))
-
-        references[TRAINED_PATH] = Changes(**steps(f"path-{problem.seed}", along_path).tensors)
     predicted, given = decisions(effects["without"]), decisions(problem.y).cpu()
     return network, Scores(
         changes=changes,
         nats=nats,
         left_out_label=predicted,
         left_out_correct=predicted == given,
-        references=references,
         signed={_SIGNED[name]: values for name, values in effects.items() if name in _SIGNED},
         how=how,
     )

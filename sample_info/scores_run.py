@@ -59,7 +59,7 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         attribution = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,
-        scores=replace(scores, references={**scores.references, **references}, signed={}),
+        scores=replace(scores, references=references, signed={}),
         attribution=attribution,
         train_accuracy=examples.accuracy(network.trained, examples.train_labels),
         test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),

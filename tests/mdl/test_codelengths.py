@@ -242,7 +242,7 @@ def test_modes_of_torch_change_no_number() -> None:
         again = fit(x, y, lambda: nn.Linear(6, 2), **quick)
         codes = [codelength(x, y, small, sizes=[12, 60], code=code, **quick) for code in ("blocks", "replay")]
         codes.append(codelength(x, y, "empirical_ntk", sizes=[12, 60], seeds=1))
-        scores = unique_information(small, x, y, X[60:65], error_estimate=True, training=STEPS)
+        scores = unique_information(small, x, y, X[60:65], training=STEPS)
         tables = (fitted.predict_proba(X), again.losses, scores.select_dtypes("number"))
         return [code.total_bits for code in codes] + [np.asarray(table).tolist() for table in tables]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sample_info.gradient_descent import GradientDescent
 from tests.models.every_model import EVERY
-from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
+from tests.sample_info.problems import draws, linear_problem, mlp_problem, retrained
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen steps
 
@@ -129,14 +129,3 @@ def test_networks_whose_examples_mix_are_refused_and_any_other_is_retrained() ->
         result = retrained(descent, x, torch.tensor([3]))
         expected, _ = one_after_another(descent, x)
         torch.testing.assert_close(result.weight[3], expected[3].double(), rtol=1e-2, atol=0)
-
-
-def test_the_path_has_the_residuals_before_every_step_and_ends_where_training_does() -> None:
-    descent = linear_problem(k=2, steps=5)
-    weights, residuals = descent.trained_path()
-    assert residuals.shape == (5, 12, 2)
-    for t, residual in enumerate(residuals):
-        here = dataclasses.replace(descent, steps=t).trained() if t else descent.initial
-        torch.testing.assert_close(residual, linear(here, descent.x) - descent.y, rtol=1e-12, atol=1e-12)
-    for name, change in descent.train(descent.everything).items():
-        assert torch.equal(weights[name], descent.initial[name] + change[0])

@@ -19,7 +19,6 @@ def settings(*overrides: str) -> SampleInfoSettings:
         (["sgd_batch_size=0", "training.weight_decay=1"], "sgd_batch_size=0: must be at least 1"),
         (["sgd_batch_size=8", "training.weight_decay=0"], "needs a positive sample_info.training.weight_decay"),
         ([*TRAINED, "training.steps=converged"], "training.steps=converged"),
-        (["error_estimate=true", "training.steps=converged"], "error_estimate=true: needs training step by step"),
         (
             ["references.methods=[influence]", "training.steps=converged"],
             "references.methods=.*needs training step by step",
