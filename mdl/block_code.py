@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.progress import Display
+from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
@@ -19,6 +19,7 @@ from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Timing
 from harness.run_directory import Run
+from harness.steps import computed
 from mdl.coded_result import log_point, log_totals, result_of_curve
 from mdl.online_code import online_code_bits
 from mdl.result import MdlResult, Point
@@ -104,15 +105,6 @@ def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
     return save
 
 
-def computed(_: str, compute: Callable[[], Any]) -> Any:
-    """Compute a step, and store nothing."""
-    return compute()
-
-
-def ignored(*_: object) -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True)
 class BlockCode:
     """The code of a training split's labels, an entry per seed.
@@ -165,8 +157,8 @@ def block_code(
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
     steps: Steps = computed,
-    on_progress: Callable[[float, str], object] = ignored,
-    on_final: OnFinal = ignored,
+    on_progress: Show = hidden,
+    on_final: OnFinal = hidden,
 ) -> BlockCode:
     """Train on every size, and score each network on the examples up to the next size and on the test split.
 
@@ -242,7 +234,7 @@ def score_size(
     known: Tensor,
     following: Tensor,
     held_out: Tensor | None,
-    on_final: OnFinal = ignored,
+    on_final: OnFinal = hidden,
 ) -> SizeTrained:
     """Score the networks of one size.
 

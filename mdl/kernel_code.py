@@ -16,14 +16,14 @@ from torch import Tensor
 
 from conf.target_class import Target
 from erasure.device_memory import free_bytes
-from erasure.progress import Display
+from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Part
 from harness.run_directory import Run
-from mdl.block_code import computed, ignored
+from harness.steps import computed
 from mdl.coded_result import logged, result_of_curve
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
@@ -280,7 +280,7 @@ def kernel_code(
     sizes: Sequence[int],
     *,
     steps: Callable[[str, Callable[[], "SeedCoded"]], "SeedCoded"] = computed,
-    on_progress: Callable[[float, str], object] = ignored,
+    on_progress: Show = hidden,
 ) -> list["SeedCoded"]:
     """Code the labels of the training split in each seed's order, predicting each label from all earlier ones.
 

@@ -10,33 +10,35 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from conf.check import check
 from conf.groups import preset
-from erasure import progress
 from erasure.dataset import LabelledImages
 from erasure.inputs import require_same_rows
+from erasure.pipeline import channel_statistics
+from erasure.progress import Show, hidden, part_of
+from erasure.progress import on_progress as reporting
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
+from harness.steps import Steps, computed
 from models.kernel import KernelModel
 from models.tangent.kernel import Kernels
 from sample_info.leave_one_out_effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
 from sample_info.settings import KernelSettings, SampleInfoSettings, TrainingSettings
-from sample_info.steps import Steps, computed
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
+from train.device_images import standardised
 from train.examples_in_memory import (
-    as_images,
     class_positions,
-    on_device,
     other_examples,
     predictor,
     require_alike,
     require_seeds,
+    training_images,
     unlabelled_examples,
 )
 
@@ -63,7 +65,7 @@ def unique_information(
     kernel: KernelSettings | None = None,
     memory_gib: float = 1.0,
     device: str | torch.device = "auto",
-    on_progress: progress.Show = lambda *_: None,
+    on_progress: Show = hidden,
 ) -> pd.DataFrame:
     """Score the information that each example gives a network beyond the others (Harutyunyan et al. 2021).
 
@@ -105,7 +107,7 @@ def unique_information(
     require_same_rows(x, y, "y")
     require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
-    images, outputs = as_images(x, len(z)), outputs_for(len(classes))
+    images, outputs = training_images(x, len(z)), outputs_for(len(classes))
     if held_out_y is None:
         others = unlabelled_examples(held_out, images, "held_out")
     elif pairwise:
@@ -129,20 +131,18 @@ def unique_information(
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
-    data = on_device(parts, where, crop_padding=0.0, flip=False)
+    statistics = channel_statistics(images).values()
+    data = standardised(parts, *statistics, crop_padding=0.0, flip=False, device=where)
     network = network.to(where).eval()
-    given = getattr(network, "given", None)
     frames, seeds = [], require_seeds(seeds)
-    if given is not None and len(seeds) > 1:
+    if isinstance(model, nn.Module) and len(seeds) > 1:
         raise ValueError(
             f"seeds={[*seeds]}: a module has one set of weights; pass a function that makes it, or seeds=1"
         )
     for s, seed in enumerate(seeds):
         problem = TrainingProblem(
             model=network,
-            weights=initial_weights(network, seed, settings.training.readout_gain)
-            if given is None
-            else {name: weight.to(where) for name, weight in given.items()},
+            weights=initial_weights(network, seed, settings.training.readout_gain),
             x=data["train"].images,
             y=targets(data["train"].labels, outputs),
             held_out=data["held_out"].images,
@@ -152,7 +152,7 @@ def unique_information(
             kernel=settings.kernel,
             held_out_y=None if held_out_y is None else targets(data["held_out"].labels, outputs),
         )
-        show = progress.part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
+        show = part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
         with threads_for((len(z) * outputs) ** 3):
             _, scores = score_examples(problem, settings, on_progress=show)
         places, labels = x.index if hasattr(x, "iloc") else range(len(z)), list(classes[z.numpy()])
@@ -191,7 +191,7 @@ def score_examples(
     settings: SampleInfoSettings,
     *,
     steps: Steps = computed,
-    on_progress: progress.Show = lambda *_: None,
+    on_progress: Show = hidden,
     refitted: Callable[[int], TrainingProblem] | None = None,
 ) -> tuple[LinearizedNetwork, Scores]:
     """Linearise the network at its weights, leave out each example, and score it.
@@ -209,7 +209,7 @@ def score_examples(
     """
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
-    show = progress.part_of(on_progress, _KERNEL / problem.y.shape[1], 1)
+    show = part_of(on_progress, _KERNEL / problem.y.shape[1], 1)
     effects = _left_out(network, settings.pairwise, steps, show, refitted)
     changes, dynamics = Changes(effects["weight"], effects["prediction"]), network.dynamics
     nats = {
@@ -249,14 +249,14 @@ def _left_out(
     network: LinearizedNetwork,
     pairwise: bool,
     steps: Steps,
-    show: progress.Show,
+    show: Show,
     refitted: Callable[[int], TrainingProblem] | None,
 ) -> dict[str, Tensor]:
     """Compute the effects of leaving out each example, block by block: see `_without`."""
     show(0.0, "leaving out: preparation")
     seed, n = network.problem.seed, len(network.problem.x)
     blocks = network.blocks() if refitted is None else torch.arange(n).split(_REFITTED)
-    show = progress.part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
+    show = part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
     stored = []
     for j, block in enumerate(blocks):
 
@@ -268,9 +268,9 @@ def _left_out(
             return Tensors({name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]})
 
         named = f"leaving out, block {j + 1} of {len(blocks)}"
-        inside = progress.part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
+        inside = part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
         inside(0.0, "")
-        with progress.on_progress(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
+        with reporting(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
             name = "effects" if pairwise else "left-out"
             stored.append(steps(f"{name}-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
     return {name: torch.cat([part[name] for part in stored]) for name in stored[0]}

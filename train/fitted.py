@@ -1,5 +1,6 @@
 """`fit`: train a network from several seeds on examples in memory, as `python -m train` does on a dataset."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,21 +11,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from erasure.dataset import LabelledImages
+from erasure.pipeline import channel_statistics
+from erasure.progress import Show, hidden
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
 from harness.statistics import Spread, seeds_text
 from models.classifier import Classifier
-from train.device_images import DeviceImages
+from train.device_images import DeviceImages, standardised
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochReport, Fit, fit_members
 from train.examples_in_memory import (
     Examples,
-    InputScale,
     as_images,
     name_of,
-    on_device,
     predictor,
     require_alike,
     require_seeds,
@@ -63,7 +65,7 @@ class Fitted:
     losses: pd.DataFrame
     curve: pd.DataFrame
     _fit: Fit
-    _scale: InputScale
+    _standardised: Callable[[LabelledImages], DeviceImages]
     _example: Any  # the first example of x in its original form
 
     @default_modes()
@@ -74,13 +76,12 @@ class Fitted:
             x: examples like those of `fit`, [n, d] or [n, C, H, W].
 
         Raises:
-            ValueError: the examples have another shape, or are too far from the training examples for float32.
+            ValueError: the examples have another shape, or values that are not finite in float32.
         """
         require_alike(self._example, x, "x", "the training examples")
         part = unlabelled_examples(x, as_images(self._example, 1), "x")
-        device = next(iter(self.weights.values())).device
         with torch.no_grad():
-            logits = self._fit.logits(self._scale.to_device(part, "x", device=device))
+            logits = self._fit.logits(self._standardised(part))
         return logits.double().softmax(-1).cpu().numpy()
 
     def predict(self, x: Any) -> NDArray:
@@ -125,7 +126,7 @@ def fit(
     settings: TrainSettings | str = "default",
     flip: bool = False,
     device: str | torch.device = "auto",
-    on_progress: Callable[[float, str], object] = lambda *_: None,
+    on_progress: Show = hidden,
 ) -> Fitted:
     """Train a network from several seeds, each until its validation loss stops improving.
 
@@ -134,8 +135,8 @@ def fit(
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, a torch.nn.Module, or a function that
-            makes one, as for `mdl.codelength`.
+        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, or a function that makes a
+            torch.nn.Module, as for `mdl.codelength`.
         validation: examples (x, y) that stop trainings. By default, training stops on the last tenth of each seed's
             order of the examples, which is not trained on.
         test: examples (x, y) on which the networks are also scored.
@@ -155,7 +156,8 @@ def fit(
     built = predictor(model, x, images.shape[1:], len(classes))
     if not isinstance(built, Classifier):
         raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
-    name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)
+    name, (mean, std) = name_of(model, built), channel_statistics(images).values()
+    data = standardised(splits, mean, std, crop_padding=trained.crop_padding, flip=flip, device=where)
     ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
     n, orders = len(images), permutations(seeds, len(images)).to(where)
     subsets, held_out = orders.tensor_split([n - (num_held_out(n) if validation is None else 0)], dim=1)
@@ -185,7 +187,7 @@ def fit(
         losses,
         pd.DataFrame(rows).drop(columns="n"),
         fitted,
-        InputScale.of(images),
+        functools.partial(DeviceImages, mean=mean, std=std, padding=0, flip=False, device=where),
         x[:1],
     )
     on_progress(1.0, str(result))
