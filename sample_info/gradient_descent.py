@@ -56,13 +56,7 @@ class GradientDescent:
 
     @classmethod
     def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
-        """Return the training of a classifier, from weights `initial`.
-
-        Raises:
-            ValueError: an example's outputs depend on the other examples of its batch.
-        """
-        if model.mixes_examples:
-            raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
+        """Return the training of a classifier, from weights `initial`."""
         options["stackable"] = model.stackable
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 

@@ -7,7 +7,7 @@ from erasure.progress import Display, Show, part_of
 from harness.logger import Logger
 from harness.run_directory import Run
 from sample_info.attribution_quality import attributions
-from sample_info.data_summarization import require_possible, try_summaries
+from sample_info.data_summarization import try_summaries
 from sample_info.pairwise_files import save_pairwise
 from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
@@ -27,7 +27,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> InformationResult:
     Raises:
         ValueError: impossible summaries of these examples, or a training that diverges.
     """
-    require_possible(examples)
+    examples.settings.summaries.require_examples(len(examples.x), len(examples.dataset.class_names))
     seeds = examples.experiment.config.seeds
     with Display(run.id) as display:
         scored = []
