@@ -1,6 +1,5 @@
 """Gradient descent from one initialisation: many trainings at once, each on some of the examples."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,9 +27,6 @@ class GradientDescent:
 
     A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
     vectorised by `torch.func.vmap`.
-
-    Raises:
-        ValueError: the targets are not [n, k], or a number is out of range.
     """
 
     network: Network  # f(w, x), to [n, k]
@@ -41,18 +37,6 @@ class GradientDescent:
     learning_rate: float  # η, of the summed loss
     weight_decay: float = 0.0  # λ
     stackable: bool = False
-
-    def __post_init__(self) -> None:
-        if self.y.ndim != 2 or len(self.y) != len(self.x) or not self.y.is_floating_point():
-            raise ValueError(
-                f"targets {list(self.y.shape)} of type {self.y.dtype} for {len(self.x)} examples: need floating "
-                f"[{len(self.x)}, k], k = 1 for two classes"
-            )
-        if self.steps < 1 or not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise ValueError(
-                f"steps={self.steps}, learning_rate={self.learning_rate}, weight_decay={self.weight_decay}: "
-                "need at least one step, a positive learning rate and no negative weight decay"
-            )
 
     @classmethod
     def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:

@@ -126,8 +126,7 @@ def unique_information(
         "training": options["training"] | descent if training is None else asdict(training),
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
-    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "pairwise": pairwise}
-    single |= {"memory_gib": memory_gib, "classes": "all"}
+    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "memory_gib": memory_gib, "classes": "all"}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
@@ -154,7 +153,7 @@ def unique_information(
         )
         show = part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
         with threads_for((len(z) * outputs) ** 3):
-            _, scores = score_examples(problem, settings, on_progress=show)
+            _, scores = score_examples(problem, settings, on_progress=show, pairwise=pairwise)
         places, labels = x.index if hasattr(x, "iloc") else range(len(z)), list(classes[z.numpy()])
         columns: dict[str, Any] = {name: values.numpy() for name, values in scores.columns().items()}
         columns["left_out_label"] = list(classes[columns["left_out_label"]])
@@ -193,6 +192,7 @@ def score_examples(
     steps: Steps = computed,
     on_progress: Show = hidden,
     refitted: Callable[[int], TrainingProblem] | None = None,
+    pairwise: bool = False,
 ) -> tuple[LinearizedNetwork, Scores]:
     """Linearise the network at its weights, leave out each example, and score it.
 
@@ -203,6 +203,7 @@ def score_examples(
         on_progress: called with the share done, from 0 to 1, and the current task.
         refitted: function that returns the problem for an eraser fitted without an example; by default all examples
             share one problem.
+        pairwise: whether to compute the signed effect of each example on each held-out input.
 
     Raises:
         ValueError: training diverges.
@@ -210,7 +211,7 @@ def score_examples(
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
     show = part_of(on_progress, _KERNEL / problem.y.shape[1], 1)
-    effects = _left_out(network, settings.pairwise, steps, show, refitted)
+    effects = _left_out(network, pairwise, steps, show, refitted)
     changes, dynamics = Changes(effects["weight"], effects["prediction"]), network.dynamics
     nats = {
         "f_si_nats": functional_information(changes, settings.sigma),
@@ -271,8 +272,7 @@ def _left_out(
         inside = part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
         inside(0.0, "")
         with reporting(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
-            name = "effects" if pairwise else "left-out"
-            stored.append(steps(f"{name}-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
+            stored.append(steps(f"left-out-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
     return {name: torch.cat([part[name] for part in stored]) for name in stored[0]}
 
 

@@ -47,12 +47,6 @@ class TrainingSettings(LinearizedDescent):
 
     readout_gain: Positive | None  # None keeps the readout of the model or of `sample_info.initial_weights`
 
-    def __post_init__(self) -> None:
-        try:
-            super().__post_init__()
-        except ValueError as error:
-            raise ValueError(f"sample_info.training.{error}") from None
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
@@ -128,7 +122,6 @@ class SampleInfoSettings:
     references: ReferenceSettings
     summaries: SummarySettings
     kernel: KernelSettings
-    pairwise: bool = False
     memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:

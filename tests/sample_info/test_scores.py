@@ -15,7 +15,6 @@ from harness.experiment import split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
-from sample_info.pairwise_files import read_pairwise
 from sample_info.settings import SampleInfoConfig, TrainingSettings
 from sample_info.training_problem import initial_weights
 
@@ -31,7 +30,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     np.savez(tmp_path / "vectors.npz", x=X, y=y)
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "eraser=control", "sample_info.classes=all"]
     words += ["seeds=[2,3]", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", "logger.mode=disabled"]
-    words += ["sample_info.pairwise=true", "sample_info.sgd_batch_size=4"]
+    words += ["sample_info.sgd_batch_size=4"]
     words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
     experiment = COMMAND.experiment(config)
@@ -41,12 +40,12 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     train, test = where["train"], where["test"]
     frame = unique_information(
         {"name": "mlp", "width": 16}, X[train], y[train], X[test],
-        held_out_y=y[test], seeds=[2, 3], pairwise=True, sgd_batch_size=4,
+        seeds=[2, 3], sgd_batch_size=4,
         training=TrainingSettings(learning_rate=1e-3, steps=100, weight_decay=0.5, readout_gain=1.0),
     )  # fmt: skip
     numbers = [*command.columns[command.columns.get_loc("weight_change") :]]
     assert {"f_si_nats", "si_sgd_nats", "left_out_correct"} < {*numbers}
-    assert [*frame] == ["seed", "example", "label", *numbers, "output_effects", "loss_effects"]
+    assert [*frame] == ["seed", "example", "label", *numbers]
     for seed, rows in command.groupby("seed"):
         mine = frame[frame["seed"] == seed].set_index("example")
         place = {position: i for i, position in enumerate(train)}
@@ -56,9 +55,6 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
         assert mine["left_out_label"].astype(str).tolist() == [names[label] for label in rows["left_out_label"]]
         for name in {*numbers} - {"left_out_label"}:
             assert mine[name].tolist() == rows[name].tolist(), name  # True is 1
-        outputs, loss = read_pairwise(experiment.run.directory, int(str(seed)))
-        assert np.array_equal(np.stack([*mine["output_effects"]]), outputs.transpose(0, 1))
-        assert np.array_equal(np.stack([*mine["loss_effects"]]), loss.T)
 
 
 def test_signed_effects_are_differences_of_outputs_and_add_up_to_the_score() -> None:
@@ -79,7 +75,7 @@ def test_signed_effects_are_differences_of_outputs_and_add_up_to_the_score() -> 
 def test_scores_of_a_linear_network_are_those_of_leaving_out_by_hand() -> None:
     """A linear network is its own linearisation: gradient descent without each example, step by step."""
     training = TrainingSettings(learning_rate=0.05, steps=50, readout_gain=None)
-    frame = unique_information(lambda: nn.Linear(5, 1), X[:12], TWO[:12], X[60:], seeds=1, training=training)
+    frame = unique_information(lambda: nn.Linear(5, 1), X[:12], TWO[:12], X[60:], pairwise=True, training=training)
     x = torch.tensor((X[:12] - X[:12].mean(0)) / X[:12].std(0, ddof=1))
     held = torch.tensor((X[60:] - X[:12].mean(0)) / X[:12].std(0, ddof=1))
     y = torch.tensor(TWO[:12] == "yes").double()[:, None]
@@ -98,8 +94,9 @@ def test_scores_of_a_linear_network_are_those_of_leaving_out_by_hand() -> None:
         without = torch.ones(12).double()
         without[i] = 0
         w, b = trained(without)
-        moved = ((held @ whole[0] + whole[1]) - (held @ w + b)).square().mean()
-        assert frame["prediction_change"][i] == pytest.approx(float(moved), rel=1e-4)
+        moved = (held @ whole[0] + whole[1]) - (held @ w + b)
+        assert frame["prediction_change"][i] == pytest.approx(float(moved.square().mean()), rel=1e-4)
+        np.testing.assert_allclose(frame["output_effects"][i], moved, rtol=1e-3, atol=1e-7)
         change = (whole[0] - w).square().sum() + (whole[1] - b).square().sum()
         assert frame["weight_change"][i] == pytest.approx(float(change), rel=1e-4)
     assert frame["f_si_nats"].to_numpy() == pytest.approx(frame["prediction_change"].to_numpy() / 2)
