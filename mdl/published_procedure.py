@@ -43,7 +43,7 @@ from train.trainer import NonFiniteLossError
 from train.training_step import GraphedFunction
 
 log = logging.getLogger(__name__)
-Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
+LabelledSet = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
 Snapshot = tuple[dict[str, Tensor], list[dict[str, Any]]]
 
 _VALIDATION_SIZE, _VALIDATION_SHARE = 2048, 0.2
@@ -186,7 +186,7 @@ def _train(
     """
     n, order = sizes[i], published_order(seed, len(data.labels), i).to(data.labels.device)
 
-    def part(first: int, end: int | None) -> Examples:
+    def part(first: int, end: int | None) -> LabelledSet:
         index = order[first:end]
         return data.images[index], data.labels[index]
 
@@ -229,8 +229,8 @@ class PublishedTraining:
         self,
         model: Classifier,
         seed: int,
-        train: Examples,
-        validation: Examples,
+        train: LabelledSet,
+        validation: LabelledSet,
         settings: TrainSettings,
         *,
         flip: bool,
@@ -284,7 +284,7 @@ class PublishedTraining:
                 yield
         self._set_to(self._best)
 
-    def score(self, examples: Examples, batch_size: int) -> tuple[float, float]:
+    def score(self, examples: LabelledSet, batch_size: int) -> tuple[float, float]:
         """Return loss in bits and accuracy of the current weights in training mode, averaged over batches."""
         bits, right, sizes = [], [], []
         with torch.no_grad():
@@ -297,7 +297,7 @@ class PublishedTraining:
         return total / sum(sizes), int(torch.stack(right).sum()) / sum(sizes)
 
     @torch.no_grad()
-    def averaged_loss(self, examples: Examples) -> float:
+    def averaged_loss(self, examples: LabelledSet) -> float:
         """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as in our procedure."""
         before = self._snapshot()
         self._optimizer.eval()
@@ -445,7 +445,7 @@ def initialise(model: Classifier, source: torch.Generator) -> None:
             parameter.data.copy_(draws)
 
 
-def _batches(examples: Examples, size: int) -> Iterator[Examples]:
+def _batches(examples: LabelledSet, size: int) -> Iterator[LabelledSet]:
     return zip(*(part.split(size) for part in examples), strict=True)
 
 

@@ -17,8 +17,8 @@ from harness.result import TrainedResult, read_result
 from harness.results import load
 from harness.statistics import Spread
 from scripts.report import main as report
+from train.counterpart_losses import DATA
 from train.learning_order_report import past_means_step
-from train.matched_sample_losses import DATA
 
 ROOT = Path(__file__).parent.parent
 ALL = "train_size-48976"  # the study's photographs

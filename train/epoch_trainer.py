@@ -14,10 +14,10 @@ from torch import Tensor
 
 from harness.loss_curves import MemberCurve, label_entropy_bits
 from train.checkpoint import Checkpoints, State
+from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
 from train.ensemble import Ensemble, Evaluation, Weights, tempered
-from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
@@ -52,7 +52,7 @@ def fit_members(
         report: called after every evaluation.
         held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
             stopping uses the validation split.
-        counterparts: samples whose losses are recorded during training, by name (`train.matched_sample_losses`).
+        counterparts: samples whose losses are recorded during training, by name (`train.counterpart_losses`).
         stack: number of members that train as one network; by default all, or one if the model has no stacked layers.
         checkpoints: where unfinished trainings are saved; signals then wait until the state is saved.
 

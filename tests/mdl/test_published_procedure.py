@@ -21,7 +21,7 @@ from harness.result import read_result
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND
 from mdl.published_procedure import (
-    Examples,
+    LabelledSet,
     PublishedTraining,
     initialise,
     mean_bits,
@@ -47,7 +47,7 @@ def settings(**options: object) -> TrainSettings:
     return composed("mdl", ["train=published", "eraser=control", *words], MdlConfig).train
 
 
-def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> Examples:
+def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> LabelledSet:
     """Images [n, 1, 8, 8] whose class is where they are bright, and noise."""
     source = torch.Generator().manual_seed(seed)
     labels = torch.randint(4, (n,), generator=source)
