@@ -99,6 +99,7 @@ class Own(nn.Module):
 
 def test_a_network_that_yaml_names_costs_what_it_costs_in_python(tmp_path: Path) -> None:
     words = [*in_file(tmp_path), "eraser=control", f"runs_dir={tmp_path}/runs", "seeds=[3,5]", "train=quick"]
+    words += ["train.max_epochs=1"]
     plain = composed("mdl", [*words, "mdl.validation=prefix", "mdl.num_chunks=3"], MdlConfig).plain
     section = {"name": "own", "_target_": f"{__name__}.Own"}
     config, wide = (
@@ -108,9 +109,10 @@ def test_a_network_that_yaml_names_costs_what_it_costs_in_python(tmp_path: Path)
     index = split_positions(experiment)["train"].images.numpy()
     result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, MdlResult)
-    code = codelength(X[index], Y[index], lambda: Own(2), **{**QUICK, "seeds": [3, 5]})
+    short: dict[str, Any] = {"seeds": [3, 5], "sizes": 3, "settings": ONE_EPOCH}
+    code = codelength(X[index], Y[index], lambda: Own(2), **short)
     assert code.total_bits == result.mdl.total_bits
-    assert codelength(X[index], Y[index], Own, **{**QUICK, "seeds": [3, 5]}).total_bits == code.total_bits
+    assert codelength(X[index], Y[index], Own, **short).total_bits == code.total_bits
     assert experiment.identity() != Experiment.from_config("mdl", wide).identity()
 
 
@@ -315,12 +317,15 @@ def test_any_module_is_trained_for_each_seed_as_alone() -> None:
     def net() -> nn.Module:
         return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
 
-    both = codelength(X, Y, net, **QUICK)
-    alone = [codelength(X, Y, net, **{**QUICK, "seeds": [seed]}).total_bits[0] for seed in (0, 1)]
+    short: dict[str, Any] = {"sizes": 3, "settings": replace(ONE_EPOCH, max_epochs=5)}
+    both = codelength(X, Y, net, seeds=2, **short)
+    alone = [codelength(X, Y, net, seeds=[seed], **short).total_bits[0] for seed in (0, 1)]
     assert both.total_bits == alone
     assert both.total_bits[0] != both.total_bits[1]
     grid = torch.tensor(X, dtype=torch.float32).view(240, 1, 2, 3)
-    images = codelength(grid, Y, lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), **QUICK)
+    images = codelength(
+        grid, Y, lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(4, 2)), seeds=2, **short
+    )
     assert len(images.total_bits) == 2
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from conf.compose import composed
 from mdl.settings import MdlConfig
-from train import whole_split_training
-from train.__main__ import COMMAND as TRAIN
 from train.progress_estimate import TrainingProgress
 from train.settings import TrainSettings
 
@@ -45,11 +43,3 @@ def test_published_trainings_are_expected_to_take_as_many_epochs_as_the_longest_
     work.finish(0, 12)
     work.finish(1, 5)
     assert work.share(2, 4, 3) == pytest.approx((120 + 50 + 80) / (120 + 50 + 240 + 240))
-
-
-def test_a_training_of_its_own_shows_it(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = []
-    monkeypatch.setattr(whole_split_training.Display, "update", lambda self, done, detail: shares.append(done))
-    few = ["train.max_epochs=1000", "train.patience_steps=21", "train.plateau_steps=21"]  # an epoch has 21 steps
-    assert command(TRAIN, "train=quick", *few, "model=linear", "seeds=[0]", "logger.mode=disabled").code == 0
-    assert shares[0] == pytest.approx(0.1)  # of ten epochs expected; 0.001 of those allowed
