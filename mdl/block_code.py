@@ -189,7 +189,7 @@ def block_code(
     orders = permutations(seeds, len(train)).to(train.labels.device)
     trained: dict[int, SizeTrained] = {}
     indices = range(len(sizes) if len(test) else len(sizes) - 1)
-    progress = TrainingProgress(sizes[: len(indices)], training)
+    progress = TrainingProgress(sizes[: len(indices)])
     for i in indices if settings.order == "smallest_first" else reversed(indices):
         n, after = sizes[i], sizes[min(i + 1, len(sizes) - 1)]
         fitted_n = n - settings.num_held_out(n)  # examples of the prefix to train on; the others stop training
@@ -209,7 +209,7 @@ def block_code(
         trained[i] = steps(str(n), train_size)
         if checkpoints is not None:
             checkpoints.delete(f"{fitted_n}-")
-        progress.finish(i, max(trained[i].point.epochs))
+        progress.finish(i)
     return BlockCode(sizes, orders.cpu(), num_classes, [trained[i] for i in indices])
 
 

@@ -125,7 +125,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SizeTrained]] = []
     with Display(run.id) as display:
-        progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds], settings)
+        progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds])
         for i, n in enumerate(sizes[:-1]):
             trained.append([])
             for turn, seed in enumerate(seeds, i * len(seeds)):
@@ -133,7 +133,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
                 train = functools.partial(_train, data, seed, sizes, i, checkpoints, show)
                 trained[-1].append(parsed(SizeTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
                 checkpoints.delete(f"{n}-{seed}-")
-                progress.finish(turn, trained[-1][-1].point.epochs[0])
+                progress.finish(turn)
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
     drops = sharp_drops(row for one in trained[-1] for row in one.losses)

@@ -69,10 +69,9 @@ def fit_members(
         stopping = None if held_out is None else held_out[members]
         options = {"held_out": stopping, "counterparts": counterparts}
         trainer = EpochTrainer(ensemble, data, seeds[members], subsets[members], settings, **options)
-        elsewhere = sum(earlier.round for earlier in trainers)
 
-        def show(bits: list[float], trainer: EpochTrainer = trainer, about: tuple = ((i, stacks), elsewhere)) -> None:
-            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), *about))
+        def show(bits: list[float], trainer: EpochTrainer = trainer, stack: tuple[int, int] = (i, stacks)) -> None:
+            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), stack))
 
         trainer.on_evaluation = show
         with checkpoints.continued(f"{n}-{i}", trainer, keep=stacks > 1) if checkpoints else nullcontext():
@@ -255,7 +254,6 @@ class EpochReport:
         epochs_left: lower bound on the epochs until every member has stopped; 0 once all have.
         members: number of members in the stack at the start.
         stack: index of this stack, from 0, and the number of stacks.
-        epochs_elsewhere: total number of epochs of the earlier stacks.
     """
 
     epoch: int
@@ -263,18 +261,14 @@ class EpochReport:
     epochs_left: int
     members: int
     stack: tuple[int, int]
-    epochs_elsewhere: int
 
     @property
     def mean_epochs(self) -> tuple[float, float]:
-        """Number of epochs finished and a lower bound on the number left, averaged over stacks.
-
-        Stacks that have not begun are assumed to take as many epochs as the others on average.
-        """
+        """Number of epochs finished and a lower bound on the number left, averaged over equally long stacks."""
         i, stacks = self.stack
-        done = self.epochs_elsewhere + self.epoch
-        at_the_end = (done + self.epochs_left) * stacks / (i + 1)
-        return done / stacks, (at_the_end - done) / stacks
+        expected = self.epoch + self.epochs_left
+        done = i * expected + self.epoch
+        return done / stacks, expected - done / stacks
 
     def __str__(self) -> str:
         going = len(self.validation_bits)

@@ -161,7 +161,7 @@ def fit(
     ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
     n, orders = len(images), permutations(seeds, len(images)).to(where)
     subsets, held_out = orders.tensor_split([n - (num_held_out(n) if validation is None else 0)], dim=1)
-    stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n], trained)
+    stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n])
 
     def show(report: EpochReport) -> None:
         on_progress(progress.share(0, *report.mean_epochs), str(report))

@@ -33,7 +33,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
     with threads_for(images.numel() * images[0].numel()):  # for class covariances
         counterparts, spectra = draw_counterparts(prepared.experiment, prepared.dataset)
     with Display(run.id) as display:
-        work = TrainingProgress([len(train)], prepared.settings)
+        work = TrainingProgress([len(train)])
 
         def show(report: EpochReport) -> None:
             if len(report.validation_bits) == report.members:  # a mean over fewer seeds would jump
