@@ -135,7 +135,7 @@ class Codelength:
                 "the same order to compare them in pairs"
             )
         difference = paired_difference(self.bits_per_label, other.bits_per_label)
-        return CodelengthDifference(difference, (self.untrained, other.untrained))
+        return CodelengthDifference(**vars(difference), untrained=(self.untrained, other.untrained))
 
     def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
         """Draw the loss on the next labels over training size: mean over seeds, and a band of one standard deviation.
@@ -158,28 +158,14 @@ class Codelength:
 
 
 @dataclass(frozen=True)
-class CodelengthDifference:
+class CodelengthDifference(Difference):
     """The difference of two codelengths in bits per label, paired by seed.
 
     Attributes:
-        difference: mean over seeds, standard error, and two-sided p of Student's t; one seed has neither error nor p.
         untrained: `Codelength.untrained` of the two codelengths.
     """
 
-    difference: Difference
     untrained: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
-
-    @property
-    def mean(self) -> float:
-        return self.difference.mean
-
-    @property
-    def standard_error(self) -> float | None:
-        return self.difference.standard_error
-
-    @property
-    def p_value(self) -> float:
-        return self.difference.p_value
 
     def __str__(self) -> str:
         (mine, trainings), (theirs, _) = self.untrained
@@ -187,7 +173,7 @@ class CodelengthDifference:
         remark = remark if mine or theirs else ""
         if self.standard_error is None:
             return f"{signed(self.mean)} bits per label, one seed{remark}"
-        about = f"standard error over {self.difference.seeds} paired seeds, p = {self.p_value:.2g}"
+        about = f"standard error over {self.seeds} paired seeds, p = {self.p_value:.2g}"
         return f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label ({about}){remark}"
 
 

@@ -46,7 +46,7 @@ _WORTH_SAVING_S = 10.0  # kernels whose computation takes longer are stored
 _KERNEL = 0.5  # share of the time for one output; it falls as 1 / outputs
 
 _REFITTED = 16  # examples per stored block if the eraser is refitted without each example
-_SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names of columns by those in a block
+_SIGNED = ("output_effects", "loss_effects")
 
 
 @default_modes()
@@ -229,7 +229,7 @@ def score_examples(
         nats=nats,
         left_out_label=predicted,
         left_out_correct=predicted == given,
-        signed={_SIGNED[name]: values for name, values in effects.items() if name in _SIGNED},
+        signed={name: effects[name] for name in _SIGNED if name in effects},
         how=how,
     )
 
@@ -254,10 +254,9 @@ def _left_out(
     refitted: Callable[[int], TrainingProblem] | None,
 ) -> dict[str, Tensor]:
     """Compute the effects of leaving out each example, block by block: see `_without`."""
-    show(0.0, "leaving out: preparation")
+    show(0.0, "leaving out")
     seed, n = network.problem.seed, len(network.problem.x)
     blocks = network.blocks() if refitted is None else torch.arange(n).split(_REFITTED)
-    show = part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
     stored = []
     for j, block in enumerate(blocks):
 
@@ -284,7 +283,8 @@ def _without(network: LinearizedNetwork, examples: Tensor, pairwise: bool) -> di
     effects, without = network.left_out(examples)
     named = {"weight": effects.weight, "prediction": effects.prediction, "without": without}
     if pairwise:
-        named["outputs"] = effects.outputs
+        named["output_effects"] = effects.outputs
         if network.problem.held_out_y is not None:
-            named["losses"] = loss_effects(effects.outputs, network.trained_held_out, network.problem.held_out_y)
+            y = network.problem.held_out_y
+            named["loss_effects"] = loss_effects(effects.outputs, network.trained_held_out, y)
     return named

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,9 +38,6 @@ from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings, num_held_out
 from train.stacking_rule import choose, step_multiply_adds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,22 +93,6 @@ class Fitted:
         if untrained := int(self.losses["untrained"].sum()):
             text += f"; in {untrained} of {len(self.seeds)} trainings the validation loss never improved"
         return f"{text}, {seeds_text(len(self.seeds))}"
-
-    def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
-        """Draw each seed's validation loss over epochs.
-
-        Args:
-            ax: axes to draw on; by default a new figure's.
-            **line: options of matplotlib's `plot`, e.g. color="black".
-        """
-        if ax is None:
-            from matplotlib import pyplot
-
-            ax = pyplot.subplots()[1]
-        for seed, losses in self.curve.groupby("seed"):
-            ax.plot(losses["epoch"], losses["validation_loss_bits"], **{"label": f"{self.model}, seed {seed}", **line})
-        ax.set(xlabel="epoch", ylabel="validation loss (bits)")
-        return ax
 
 
 @default_modes()
