@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from harness.result import as_json, parsed
+from harness.run_directory import Run
+
 V = TypeVar("V")
 
 
@@ -15,3 +18,8 @@ class Steps(Protocol):
 def computed(_: str, compute: Callable[[], V], /, **__: object) -> V:
     """Compute a step, and store nothing."""
     return compute()
+
+
+def json_steps(run: Run, kind: type[V]) -> Callable[[str, Callable[[], V]], V]:
+    """Return steps of a run whose values are dataclasses of this kind, stored as JSON."""
+    return lambda name, compute: parsed(kind, run.step(name, lambda: as_json(compute())))

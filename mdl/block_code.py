@@ -16,11 +16,10 @@ from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
-from harness.result import as_json, parsed
 from harness.result_fields import Timing
 from harness.run_directory import Run
-from harness.steps import computed
-from mdl.coded_result import log_point, log_totals, result_of_curve
+from harness.steps import computed, json_steps
+from mdl.coded_result import logged, result_of_curve
 from mdl.online_code import online_code_bits
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig, MdlSettings
@@ -36,7 +35,6 @@ from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings
 
-Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Evaluation], object]
 
 
@@ -64,11 +62,6 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         instead = "mdl.validation=prefix stops them by training images"
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
 
-    def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
-        trained = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
-        log_point(logger, trained.point)
-        return trained
-
     with Display(run.id) as display:
         coded = block_code(
             prepared.ensemble,
@@ -79,7 +72,7 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
             settings,
             stack=prepared.stacking.stack,
             checkpoints=prepared.checkpoints(run),
-            steps=step,
+            steps=json_steps(run, SizeTrained),
             on_progress=display.update,
             on_final=_saving(prepared, run),
         )
@@ -88,11 +81,8 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     last = coded.trained[-1].losses  # of the whole dataset
     log_loss_curves(logger, last)
     curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
-    result = result_of_curve(
-        prepared, curve, coded.sizes, coded.total_bits, sharp_drop=sharp_drops(last), timing=timing
-    )
-    log_totals(logger, result)
-    return result
+    further = {"sharp_drop": sharp_drops(last), "timing": timing}
+    return logged(result_of_curve(prepared, curve, coded.sizes, coded.total_bits, **further), logger)
 
 
 def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
@@ -156,7 +146,7 @@ def block_code(
     sizes: Sequence[int] | None = None,
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
-    steps: Steps = computed,
+    steps: Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"] = computed,
     on_progress: Show = hidden,
     on_final: OnFinal = hidden,
 ) -> BlockCode:

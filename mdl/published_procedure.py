@@ -24,8 +24,8 @@ from erasure.progress import Display
 from harness.experiment import Experiment, Prepared, erased, network, split_positions
 from harness.logger import Logger
 from harness.loss_curves import MemberCurve, endings, label_entropy_bits, sharp_drops
-from harness.result import as_json, parsed
 from harness.run_directory import Run
+from harness.steps import json_steps
 from mdl.block_code import SizeTrained
 from mdl.coded_result import logged, result_of_curve
 from mdl.online_code import online_code_bits
@@ -124,6 +124,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
         )
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SizeTrained]] = []
+    step = json_steps(run, SizeTrained)
     with Display(run.id) as display:
         progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds])
         for i, n in enumerate(sizes[:-1]):
@@ -131,7 +132,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
             for turn, seed in enumerate(seeds, i * len(seeds)):
                 show = functools.partial(_show, display, progress, turn)
                 train = functools.partial(_train, data, seed, sizes, i, checkpoints, show)
-                trained[-1].append(parsed(SizeTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
+                trained[-1].append(step(f"{n}-{seed}", train))
                 checkpoints.delete(f"{n}-{seed}-")
                 progress.finish(turn)
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
