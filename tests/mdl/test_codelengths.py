@@ -261,12 +261,6 @@ def test_a_difference_says_how_many_networks_were_not_trained() -> None:
     assert str(untrained - learnt).endswith(said)
 
 
-def test_few_examples_are_warned_of_once(caplog) -> None:
-    for n in (61, 61, 62):
-        codelength(X[:n], Y[:n], "linear", settings="quick", seeds=1, sizes=[11, n])
-    assert [message[:21] for message in caplog.messages] == ["training sizes 11, 61", "training sizes 11, 62"]
-
-
 def test_a_random_classifier_in_a_pipeline_takes_the_seed_and_keeps_its_own() -> None:
     def bits(state: int | None, *seeds: int) -> list[float]:
         tree = DecisionTreeClassifier(splitter="random", max_depth=2, random_state=state)
