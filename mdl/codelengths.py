@@ -204,8 +204,8 @@ def codelength(
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
         model: a name as `python -m mdl model=` takes it ("linear", "mlp", "lenet", "kernel", ...); a dictionary of such
-            options, {"name": "mlp", "width": 256}; a class or function that makes a torch.nn.Module, which gets x in
-            its own shape and returns logits [B, k] (`models.any_module.AnyModule`); a scikit-learn classifier.
+            options, {"name": "mlp", "width": 256}; a torch.nn.Module or a function that makes one, which gets x in its
+            own shape and returns logits [B, k] (`models.any_module.AnyModule`); a scikit-learn classifier.
         seeds: number of seeds, or the seeds.
         sizes: number of training sizes, or the sizes, ascending, the last all examples; by default ten in geometric
             progression.

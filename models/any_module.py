@@ -18,6 +18,7 @@ from models.classifier import Classifier, Model, is_repeatable
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 3  # of the batch that tries a network out
+_COINCIDE = 1e-6  # share of draws from N(0, 1) that may be equal by chance
 _GLOBAL_GENERATOR = threading.RLock()
 
 
@@ -27,8 +28,9 @@ class AnyModule(Classifier):
     It trains one seed after another, unless train.stack=all, and at one learning rate for all weights (no μP).
 
     Args:
-        network: a class or function that makes a module and is called again for each seed; or a module, whose copies
-            all have its weights.
+        network: a class or function that makes a module and is called again for each seed; or a module, which is
+            copied. Parts of the copy draw new weights by `reset_parameters()`, as PyTorch's layers do; weights that
+            were set in another way are lost. Buffers are kept.
         example_shape: shape of the module's input, without the batch. Passed to a class or function with an argument
             `input_shape`.
         num_classes: k; the module returns logits [B, k]. Passed to a class or function with an argument `num_classes`.
@@ -52,30 +54,37 @@ class AnyModule(Classifier):
     ) -> None:
         super().__init__()
         self.name = _name(network)
-        if isinstance(network, nn.Module):
-            self._make = functools.partial(copy.deepcopy, network)
-        else:
+        self._make = None
+        if not isinstance(network, nn.Module):
             of_data = {"input_shape": tuple(example_shape), "num_classes": num_classes}
             asked = {name: value for name, value in of_data.items() if name in _arguments(network)}
             self._make = functools.partial(network, **(options or {}), **asked)
         try:
             with _seeded(torch.Generator().manual_seed(0)):
-                made = self._make()
-        except (TypeError, RuntimeError) as error:
-            passed = ", ".join(f"{name}={value!r}" for name, value in self._make.keywords.items())
-            reason = " ".join(str(error).split())[:200]
-            raise self._refused(
-                f"it cannot be made with {passed or 'no arguments'} ({reason})",
-                "correct them, or pass a function that makes it without arguments",
-            ) from error
+                made = copy.deepcopy(network) if self._make is None else self._make()
+        except RuntimeError as error:
+            if self._make is not None:
+                raise
+            reason = str(error).splitlines()[0]
+            raise self._refused(f"it cannot be copied ({reason})", "pass a function that makes it") from error
+        except TypeError as error:
+            passed = self._make.keywords if self._make else {}
+            named = ", ".join(f"{name}={value!r}" for name, value in passed.items())
+            correct = "correct them, and annotate its arguments, e.g. width: int, to have their values checked"
+            how, remedy = (f"with {named}", correct) if options else ("without arguments", "wrap it in a lambda")
+            raise self._refused(f"it cannot be called {how} ({error})", remedy) from error
         if not isinstance(made, nn.Module):
             raise ValueError(f"model={self.name}: returned a {type(made).__name__}: return a torch.nn.Module")
         if isinstance(made, Classifier):  # its weights are not drawn yet
             raise self._refused("it makes a models.classifier.Classifier", "pass that, or name its class in _target_")
         if lazy := [name for name, parameter in made.named_parameters() if nn.parameter.is_lazy(parameter)]:
             raise self._refused(f"{lazy[0]} has no shape before the first examples", "use layers that are not lazy")
-        self._require_anew(made)
+        if self._make is not None:
+            self._require_anew(made, self._make)
         self.network = made.train(training)
+        self.given = None  # weights of a module that was passed, before others are drawn
+        if isinstance(network, nn.Module):
+            self.given = {name: weight.detach().clone() for name, weight in self.named_parameters()}
         self.example_shape = tuple(example_shape)
         self._require_resettable()
         self._require_independent_examples(num_classes)
@@ -86,21 +95,30 @@ class AnyModule(Classifier):
         return self.network(x.reshape(len(x), *self.example_shape))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Set the weights of a new module, made while torch's global generator is seeded from `generator`."""
+        """Draw weights as the module does, while torch's global generator is seeded from `generator`."""
         with _seeded(generator), torch.no_grad():
-            fresh = dict(self._make().named_parameters())
-            for name, parameter in self.network.named_parameters():
-                parameter.copy_(fresh[name])
+            if self._make is not None:
+                fresh = dict(self._make().named_parameters())
+                for name, parameter in self.network.named_parameters():
+                    parameter.copy_(fresh[name])
+            else:
+                buffers = {name: buffer.clone() for name, buffer in self.named_buffers()}
+                for part in dict.fromkeys(_innermost_first(self.network)):
+                    if (reset := _reset_of(part)) is not None:
+                        reset()
+                for name, buffer in self.named_buffers():  # BatchNorm's statistics are reset with its parameters
+                    if not torch.equal(buffer, buffers[name]):
+                        buffer.copy_(buffers[name])
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options, and the version of this class, which initialises the module."""
         return {**options, "any_module": AnyModule.version}
 
-    def _require_anew(self, made: nn.Module) -> None:
+    def _require_anew(self, made: nn.Module, make: Callable[[], nn.Module]) -> None:
         """Refuse a function that returns the same module again; warn of random buffers, which seeds share."""
         with _seeded(torch.Generator().manual_seed(1)):
-            other = self._make()
+            other = make()
         if other is made:
             raise self._refused("it returns the same module again", "make a new one in every call")
         pairs = zip(made.named_buffers(), other.buffers(), strict=True)
@@ -119,6 +137,17 @@ class AnyModule(Classifier):
             raise self._refused(
                 f"it has weights of {other[0]}, and trainings start from torch.float32", "pass the module's .float()"
             )
+        if self._make is None and self.network.training:
+            others = torch.Generator().manual_seed(1)
+            before = {name: torch.randn(w.shape, generator=others).to(w) for name, w in self.network.named_parameters()}
+            self.network.load_state_dict(before, strict=False)
+            self.reset_parameters(torch.Generator().manual_seed(0))
+            for name, weight in self.network.named_parameters():
+                if (weight == before[name]).sum() > _COINCIDE * weight.numel():
+                    raise self._refused(
+                        f"no reset_parameters() of its parts draws {name} anew",
+                        f"pass a function that makes the network, e.g. lambda: {self.name}(...)",
+                    )
         if not is_repeatable(self):
             raise self._refused(
                 "it has drawn different weights from equal seeds, so that nothing could be repeated",
@@ -128,7 +157,10 @@ class AnyModule(Classifier):
     def _require_independent_examples(self, num_classes: int) -> None:
         """Refuse outputs that have another shape, are random, or depend on other examples of the batch."""
         x = torch.randn(_EXAMPLES, *self.example_shape, generator=torch.Generator().manual_seed(0))
-        self.reset_parameters(torch.Generator().manual_seed(1))  # other weights than buffers were computed from
+        if self.given is not None and not self.network.training:  # statistics may fit the given weights alone
+            self.load_state_dict(self.given, strict=False)
+        else:
+            self.reset_parameters(torch.Generator().manual_seed(1))  # other weights than buffers were computed from
         before = {name: buffer.clone() for name, buffer in self.named_buffers()}
         with _seeded(torch.Generator().manual_seed(1)), torch.no_grad():
             try:
@@ -240,6 +272,18 @@ def _plain(value: Any) -> bool:
 def _name(network: object) -> str:
     name = getattr(network, "__name__", type(network).__name__)
     return "the network" if name == "<lambda>" else name
+
+
+def _reset_of(part: nn.Module) -> Callable[[], object] | None:
+    """Return the function with which a part of a network draws its own parameters."""
+    return getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+
+
+def _innermost_first(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the parts of a module before the module itself, as they are made."""
+    for part in module.children():
+        yield from _innermost_first(part)
+    yield module
 
 
 @contextlib.contextmanager

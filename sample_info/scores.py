@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
@@ -133,15 +133,18 @@ def unique_information(
     statistics = channel_statistics(images).values()
     data = standardised(parts, *statistics, crop_padding=0.0, flip=False, device=where)
     network = network.to(where).eval()
+    given = getattr(network, "given", None)
     frames, seeds = [], require_seeds(seeds)
-    if isinstance(model, nn.Module) and len(seeds) > 1:
+    if given is not None and len(seeds) > 1:
         raise ValueError(
             f"seeds={[*seeds]}: a module has one set of weights; pass a function that makes it, or seeds=1"
         )
     for s, seed in enumerate(seeds):
         problem = TrainingProblem(
             model=network,
-            weights=initial_weights(network, seed, settings.training.readout_gain),
+            weights=initial_weights(network, seed, settings.training.readout_gain)
+            if given is None
+            else {name: weight.to(where) for name, weight in given.items()},
             x=data["train"].images,
             y=targets(data["train"].labels, outputs),
             held_out=data["held_out"].images,

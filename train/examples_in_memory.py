@@ -1,6 +1,7 @@
 """Conversion of the examples and models passed to Python functions into the form that trainings need."""
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -21,7 +22,10 @@ from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from train.settings import TrainSettings
 
+log = logging.getLogger(__name__)
+
 Examples = tuple[Any, Any]  # x and y
+_ROUNDED = 4 * torch.finfo(torch.float64).eps  # largest relative standard deviation that is taken for rounding
 
 
 def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
@@ -99,11 +103,13 @@ def training_images(x: Any, n: int) -> Tensor:
     images, values = as_images(x, n), as_tensor(x, "x", examples=True).cpu()
     if values.dtype not in (torch.float64, torch.int64, torch.int32):
         return images
-    channels = values.double().transpose(0, 1).flatten(1)
+    channels = values.transpose(0, 1).flatten(1)
+    rounding = _ROUNDED * channels.abs().amax(1) if values.is_floating_point() else torch.zeros(())
+    channels = channels.double()
     mean, std = channels.mean(1), channels.std(1, correction=0)
     single = torch.finfo(torch.float32)
     blurred = (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
-    blurred &= channels.amax(1) > channels.amin(1)
+    blurred &= std > rounding  # a column that varies by rounding alone is constant
     if blurred.any():
         i = int(blurred.nonzero()[0])
         raise ValueError(
@@ -237,19 +243,14 @@ def predictor(
         raise ValueError(
             f"model={name}: no network; of classifiers, mdl.codelength alone takes instances that have predict_proba"
         )
-    if isinstance(model, nn.Module) and training:
-        raise ValueError(
-            f"model={type(model).__name__}: has weights already, and each training draws its own: pass a function that "
-            f"makes it, e.g. lambda: {type(model).__name__}(...)"
-        )
     if isinstance(model, nn.Module) or callable(model):
         return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k, training=training)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
     name = options.get("name")
     if name not in choices("model"):
         raise ValueError(
-            f"model={name!r}: choose from {', '.join(choices('model'))}, or pass a function that makes a "
-            "torch.nn.Module, or a scikit-learn classifier"
+            f"model={name!r}: choose from {', '.join(choices('model'))}, or pass a torch.nn.Module, a function that "
+            "makes one, or a scikit-learn classifier"
         )
     section = check_target("model", {**preset("model", str(name)), **options}, "model")
     built: Any = Target(section, Model).build(tuple(input_shape), k)
@@ -257,5 +258,11 @@ def predictor(
 
 
 def name_of(model: Any, built: Classifier | KernelModel) -> str:
-    """Return the display name of a predictor."""
+    """Return the display name of a predictor; warn if training redraws the weights of a user's module."""
+    if isinstance(built, AnyModule) and built.given is not None:
+        log.warning(
+            "%s: every training draws its weights anew, by reset_parameters() of its parts; pass a function that "
+            "makes it to keep an initialisation of its own",
+            built.name,
+        )
     return model if isinstance(model, str) else getattr(built, "name", type(built).__name__)

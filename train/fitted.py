@@ -116,8 +116,8 @@ def fit(
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, or a function that makes a
-            torch.nn.Module, as for `mdl.codelength`.
+        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, a torch.nn.Module, or a
+            function that makes one, as for `mdl.codelength`.
         validation: examples (x, y) that stop trainings. By default, training stops on the last tenth of each seed's
             order of the examples, which is not trained on.
         test: examples (x, y) on which the networks are also scored.

@@ -392,6 +392,37 @@ class Unnamed(ClassifierMixin, BaseEstimator):
         return self.inner_.predict_proba(X)
 
 
+class OwnParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
+class Forgets(nn.Module):
+    """Its reset_parameters leaves a parameter as it is, perhaps trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.scale = nn.Linear(6, 2), nn.Parameter(torch.ones(1))
+
+    def reset_parameters(self) -> None:
+        self.out.reset_parameters()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x) * self.scale
+
+
+class Keeps(nn.Linear):
+    """Keeps an output, with its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 2)
+        self.latest = super().forward(torch.zeros(6))
+
+
 class Odd(LogisticRegression):
     """A classifier that returns no probabilities."""
 
@@ -404,13 +435,15 @@ class Odd(LogisticRegression):
         return {"ones": np.ones_like(p), "negative": 3 * p - 1, "nan": np.nan * p, "one column": p[:, :1]}[self.rows]
 
 
-SHARED = nn.Linear(6, 2)
+FROZEN = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
+FROZEN[0].requires_grad_(False)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Linear(6, 2), "has weights already.* pass a function that makes it"),
+        (nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5)).eval(), "random in training .*: set the rate to 0"),
+        (nn.Sequential(nn.Linear(6, 2), nn.BatchNorm1d(2)).eval(), "buffers change .* use LayerNorm"),
         (lambda: nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5)), "random in training .*: set the rate to 0"),
         (lambda: nn.Sequential(nn.Linear(6, 2), nn.BatchNorm1d(2)), "buffers change .* use LayerNorm"),
         (lambda: nn.BatchNorm1d(6, affine=False, track_running_stats=False), r"returns \[3, 6\] for 3 examples"),
@@ -418,15 +451,18 @@ SHARED = nn.Linear(6, 2)
         (lambda: nn.Linear(6, 2).double(), r"weights of torch.float64, .*: pass the module's .float\(\)"),
         (Tied, "two of its parts share a parameter"),
         (Recurrent, "copies of its weights"),
-        (lambda: SHARED, "returns the same module again: make a new one in every call"),
+        (lambda: FROZEN, "returns the same module again: make a new one in every call"),
+        (OwnParameter(), r"no reset_parameters\(\) of its parts draws weight anew: pass a function"),
+        (Forgets(), r"no reset_parameters\(\) of its parts draws scale anew: pass a function"),
+        (Keeps(), r"cannot be copied \(Only Tensors .*: pass a function"),
         (Unrepeatable, "different weights from equal seeds"),
         (lambda: nn.Sequential(spectral_norm(nn.Linear(6, 6)), nn.Linear(6, 2)), "buffers change .*spectral_norm"),
         (lambda: nn.Sequential(nn.Linear(6, 2), nn.Softmax(1)), "returns probabilities: return logits"),
-        (lambda: nn.Linear(6, 2).requires_grad_(False), "weight is frozen .* pass the frozen part's outputs as x"),
+        (FROZEN, "0.weight is frozen .* pass the frozen part's outputs as x"),
         (lambda: 3, "returned a int"),
         (SVC(), "SVC: no network; of classifiers, .* alone takes instances that have predict_proba"),
         (LogisticRegression, "LogisticRegression: no network; of classifiers, .* alone takes instances"),
-        (nn.Linear, "cannot be made with no arguments"),
+        (nn.Linear, "cannot be called without arguments"),
         (lambda: nn.LazyLinear(2), "weight has no shape before the first examples"),
         (PolynomialClassifier, r"makes a models.classifier.Classifier: pass that"),
         ("mpl", "choose from .*mlp"),
@@ -504,6 +540,21 @@ def test_what_cannot_be_coded_is_refused_in_a_line(changes: dict[str, Any], mess
     with pytest.raises(ValueError, match=message) as refusal:
         codelength(options.pop("x"), options.pop("y"), options.pop("model"), **options)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_module_of_the_users_is_left_as_it_was(caplog) -> None:
+    net = nn.Linear(6, 2).eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    codelength(X, Y, net, **QUICK)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert not net.training
+    assert "Linear: every training draws its weights anew" in caplog.text
+
+
+def test_a_column_that_varies_by_rounding_alone_counts_as_constant() -> None:
+    rounded = 5 * (1 + np.finfo(float).eps * (np.arange(240) % 7 % 2))
+    codes = [codelength(np.c_[X, column], Y, "kernel", seeds=1, sizes=3) for column in (rounded, np.full(240, 5))]
+    assert codes[0].total_bits == codes[1].total_bits
 
 
 def test_half_precision_is_raised_and_the_remedies_that_messages_name_work() -> None:

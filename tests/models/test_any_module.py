@@ -58,13 +58,45 @@ def test_a_class_of_modules_gets_shape_and_classes_and_draws_the_same_again(data
     assert Target(wide, Classifier).build(dataset_shape, 4).get_parameter("network.drawn").shape == (7,)
 
 
-def test_a_module_keeps_its_weights_and_its_buffers() -> None:
-    made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    made[1].get_buffer("running_mean").fill_(7)
+class Zero(nn.Module):
+    """Begins with outputs of zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.norm, self.out = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(self.hidden(x)))
+
+
+def test_a_module_has_the_last_word_on_the_weights_of_its_parts_and_keeps_its_buffers() -> None:
+    made = Zero()
+    made.norm.get_buffer("running_mean").fill_(7)
     model = AnyModule(made, (3,), 2, training=False)
     model.reset_parameters(torch.Generator().manual_seed(1))
-    for name, weight in made.state_dict().items():
-        assert torch.equal(model.state_dict()[f"network.{name}"], weight), name
+    assert model.get_parameter("network.hidden.weight").abs().min() > 0
+    assert torch.equal(model.get_parameter("network.out.weight"), torch.zeros(2, 4))
+    assert model.get_buffer("network.norm.running_mean").tolist() == [7] * 4
+
+
+def test_buffers_that_share_memory_and_statistics_that_fit_the_given_weights_are_taken() -> None:
+    parts = list[nn.Module]()
+    for _ in range(3):  # weights of usual size overflow under these statistics
+        linear, norm = nn.Linear(3, 3), nn.BatchNorm1d(3, eps=0)
+        norm.get_buffer("running_var").fill_(1e-36)
+        with torch.no_grad():
+            linear.weight.mul_(1e-18)
+            linear.get_parameter("bias").mul_(1e-18)
+        parts += [linear, norm]
+    made = nn.Sequential(*parts, nn.Linear(3, 2))
+    made.register_buffer("ones", torch.ones(1).expand(5))
+    model = AnyModule(made, (3,), 2, training=False)
+    model.reset_parameters(torch.Generator().manual_seed(1))
+    assert model.get_buffer("network.ones").tolist() == [1] * 5
 
 
 def test_a_warning_names_the_random_buffers_that_seeds_share(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +126,7 @@ def test_its_identity_is_that_of_its_own_source_and_of_who_initialises_it() -> N
         (section("fixed"), "width"),
         (
             section("fixed", width="x"),
-            r"model=fixed: it cannot be made with width='x', num_classes=2 .*: correct them",
+            r"model=fixed: it cannot be called with width='x', num_classes=2 .*: correct them",
         ),
         (section("fixed", width=3), r"model=fixed: it fails on examples \[3, 5\]"),
     ],
