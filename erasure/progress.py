@@ -19,6 +19,10 @@ Show = Callable[[float, str], object]  # fraction done, and the current task
 _callback: ContextVar[Callable[[str, float, str], object] | None] = ContextVar("progress callback", default=None)
 
 
+def hidden(*_: object) -> None:
+    """Show nothing."""
+
+
 @contextmanager
 def on_progress(callback: Callable[[str, float, str], object]) -> Iterator[None]:
     """Call `callback(title, done, detail)` during fits and erasures, which otherwise show no progress.

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.progress import Display
+from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, split_positions
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
-from harness.result import as_json, parsed
 from harness.result_fields import Timing
 from harness.run_directory import Run
-from mdl.coded_result import log_point, log_totals, result_of_curve
+from harness.steps import computed, json_steps
+from mdl.coded_result import logged, result_of_curve
 from mdl.online_code import online_code_bits
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig, MdlSettings
@@ -35,7 +35,6 @@ from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings
 
-Steps = Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"]
 OnFinal = Callable[[Fit, Evaluation], object]
 
 
@@ -63,11 +62,6 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         instead = "mdl.validation=prefix stops them by training images"
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
 
-    def step(name: str, compute: Callable[[], SizeTrained]) -> SizeTrained:
-        trained = parsed(SizeTrained, run.step(name, lambda: as_json(compute())))
-        log_point(logger, trained.point)
-        return trained
-
     with Display(run.id) as display:
         coded = block_code(
             prepared.ensemble,
@@ -78,7 +72,7 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
             settings,
             stack=prepared.stacking.stack,
             checkpoints=prepared.checkpoints(run),
-            steps=step,
+            steps=json_steps(run, SizeTrained),
             on_progress=display.update,
             on_final=_saving(prepared, run),
         )
@@ -87,11 +81,8 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     last = coded.trained[-1].losses  # of the whole dataset
     log_loss_curves(logger, last)
     curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
-    result = result_of_curve(
-        prepared, curve, coded.sizes, coded.total_bits, sharp_drop=sharp_drops(last), timing=timing
-    )
-    log_totals(logger, result)
-    return result
+    further = {"sharp_drop": sharp_drops(last), "timing": timing}
+    return logged(result_of_curve(prepared, curve, coded.sizes, coded.total_bits, **further), logger)
 
 
 def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
@@ -102,15 +93,6 @@ def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
         prepared.save_weights(run, fitted)
 
     return save
-
-
-def computed(_: str, compute: Callable[[], Any]) -> Any:
-    """Compute a step, and store nothing."""
-    return compute()
-
-
-def ignored(*_: object) -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +146,9 @@ def block_code(
     sizes: Sequence[int] | None = None,
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
-    steps: Steps = computed,
-    on_progress: Callable[[float, str], object] = ignored,
-    on_final: OnFinal = ignored,
+    steps: Callable[[str, Callable[[], "SizeTrained"]], "SizeTrained"] = computed,
+    on_progress: Show = hidden,
+    on_final: OnFinal = hidden,
 ) -> BlockCode:
     """Train on every size, and score each network on the examples up to the next size and on the test split.
 
@@ -197,7 +179,7 @@ def block_code(
     orders = permutations(seeds, len(train)).to(train.labels.device)
     trained: dict[int, SizeTrained] = {}
     indices = range(len(sizes) if len(test) else len(sizes) - 1)
-    progress = TrainingProgress(sizes[: len(indices)], training)
+    progress = TrainingProgress(sizes[: len(indices)])
     for i in indices if settings.order == "smallest_first" else reversed(indices):
         n, after = sizes[i], sizes[min(i + 1, len(sizes) - 1)]
         fitted_n = n - settings.num_held_out(n)  # examples of the prefix to train on; the others stop training
@@ -217,7 +199,7 @@ def block_code(
         trained[i] = steps(str(n), train_size)
         if checkpoints is not None:
             checkpoints.delete(f"{fitted_n}-")
-        progress.finish(i, max(trained[i].point.epochs))
+        progress.finish(i)
     return BlockCode(sizes, orders.cpu(), num_classes, [trained[i] for i in indices])
 
 
@@ -242,7 +224,7 @@ def score_size(
     known: Tensor,
     following: Tensor,
     held_out: Tensor | None,
-    on_final: OnFinal = ignored,
+    on_final: OnFinal = hidden,
 ) -> SizeTrained:
     """Score the networks of one size.
 

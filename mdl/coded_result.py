@@ -48,21 +48,10 @@ def result_of_curve(
 
 
 def logged(result: MdlResult, logger: Logger) -> MdlResult:
-    """Log every size and the totals of a result, and return it."""
+    """Log every size, and codelengths and final losses, means over seeds; return the result."""
     for point in result.curve:
-        log_point(logger, point)
-    log_totals(logger, result)
-    return result
-
-
-def log_point(logger: Logger, point: Point) -> None:
-    """Log the losses at a training size, averaged over seeds."""
-    means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
-    logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
-
-
-def log_totals(logger: Logger, result: MdlResult) -> None:
-    """Log codelengths and final losses, means over seeds."""
+        means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
+        logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
     code = Spread.of(result.mdl.bits_per_sample)
     logger.summarise(
         {
@@ -73,3 +62,4 @@ def log_totals(logger: Logger, result: MdlResult) -> None:
             "result/accuracy": mean(result.final.accuracy),
         }
     )
+    return result

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,26 +16,26 @@ from torch import Tensor
 from conf.check import check
 from conf.groups import preset
 from erasure.inputs import as_tensor, whole_numbers
+from erasure.pipeline import channel_statistics
+from erasure.progress import Show, hidden
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.example_bits import by_example
 from harness.loss_curves import label_entropy_bits
 from harness.statistics import Difference, Spread, compression, paired_difference, seeds_text, signed
-from mdl.block_code import block_code, ignored
+from mdl.block_code import block_code
 from mdl.kernel_code import curve_of, kernel_code, require_memory
 from mdl.replay_code import replay_code
 from mdl.result import Point
 from mdl.settings import MdlSettings
 from mdl.training_sizes import chunk_sizes, first_size, warn_of_few
 from models.kernel import KernelModel
-from train.device_images import DeviceImages
+from train.device_images import DeviceImages, standardised
 from train.ensemble import Ensemble
 from train.examples_in_memory import (
     Examples,
-    in_native_order,
     name_of,
-    on_device,
     predictor,
     require_seeds,
     splits_of,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
-OnProgress = Callable[[float, str], object]
 
 _PROBABILITY_ROUNDING = 1e-3  # allowed deviation from 1 of the sum of an example's probabilities
 _warn_once_of_few = functools.cache(warn_of_few)  # a notebook makes many calls with the same sizes
@@ -136,7 +135,7 @@ class Codelength:
                 "the same order to compare them in pairs"
             )
         difference = paired_difference(self.bits_per_label, other.bits_per_label)
-        return CodelengthDifference(difference, (self.untrained, other.untrained))
+        return CodelengthDifference(**vars(difference), untrained=(self.untrained, other.untrained))
 
     def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
         """Draw the loss on the next labels over training size: mean over seeds, and a band of one standard deviation.
@@ -159,28 +158,14 @@ class Codelength:
 
 
 @dataclass(frozen=True)
-class CodelengthDifference:
+class CodelengthDifference(Difference):
     """The difference of two codelengths in bits per label, paired by seed.
 
     Attributes:
-        difference: mean over seeds, standard error, and two-sided p of Student's t; one seed has neither error nor p.
         untrained: `Codelength.untrained` of the two codelengths.
     """
 
-    difference: Difference
     untrained: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
-
-    @property
-    def mean(self) -> float:
-        return self.difference.mean
-
-    @property
-    def standard_error(self) -> float | None:
-        return self.difference.standard_error
-
-    @property
-    def p_value(self) -> float:
-        return self.difference.p_value
 
     def __str__(self) -> str:
         (mine, trainings), (theirs, _) = self.untrained
@@ -188,7 +173,7 @@ class CodelengthDifference:
         remark = remark if mine or theirs else ""
         if self.standard_error is None:
             return f"{signed(self.mean)} bits per label, one seed{remark}"
-        about = f"standard error over {self.difference.seeds} paired seeds, p = {self.p_value:.2g}"
+        about = f"standard error over {self.seeds} paired seeds, p = {self.p_value:.2g}"
         return f"{signed(self.mean)} ± {self.standard_error:.3f} bits per label ({about}){remark}"
 
 
@@ -206,7 +191,7 @@ def codelength(
     code: Literal["blocks", "replay"] = "blocks",
     flip: bool = False,
     device: str | torch.device = "auto",
-    on_progress: OnProgress = ignored,
+    on_progress: Show = hidden,
 ) -> Codelength:
     """Compute the cost in bits of the labels y, given x, predicting each part from all labels before it.
 
@@ -250,9 +235,8 @@ def codelength(
     trains = built is not None and not isinstance(built, KernelModel)
     if not trains:
         what = f"a {name} is fitted to whole prefixes" if classifier else f"model={name} has an exact code"
-        if code == "replay":
-            raise ValueError(f"code='replay' trains a network all along, and {what}: leave it out")
-        options = {"validation": validation is not None, "flip": flip, "settings": settings != "default"}
+        options = {"code": code == "replay", "validation": validation is not None, "flip": flip}
+        options["settings"] = settings != "default"
         for option in (option for option, passed in options.items() if passed):
             raise ValueError(f"{option} is for networks, and {what}: leave it out")
     stops_itself = trains and validation is None and code == "blocks"
@@ -260,9 +244,10 @@ def codelength(
     if built is None:
         pairs = {name: (_as_given(given[0]), parts[name].labels.numpy()) for name, given in
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
-        bits, total_bits, curve = _by_classifier(_weighted(model, classes), pairs, k, seeds, sizes, on_progress)
+        bits, total_bits, curve = _by_classifier(model, classes, pairs, seeds, sizes, on_progress)
     else:
-        data = on_device(parts, where, trained.crop_padding, flip=flip)
+        statistics = channel_statistics(images).values()
+        data = standardised(parts, *statistics, crop_padding=trained.crop_padding, flip=flip, device=where)
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:
@@ -301,12 +286,11 @@ def _sizes(
         options["num_chunks"] = sizes
     settings = check("mdl.", options, MdlSettings)
     if isinstance(sizes, int):
-        least, first = 2 if validation == "prefix" else 1, first_size(n, settings, num_classes)
+        first = first_size(n, settings, num_classes)
         if sizes * first > n:
-            fewer = f"at most {n // first} sizes, or " if n // first >= 2 else ""
-            listed = f"pass {fewer}a list such as sizes=[{least}, {n}]" if n > least else "take more examples"
             raise ValueError(
-                f"sizes={sizes}: need {sizes * first:,} examples, at least {first} each, but there are {n:,}: {listed}"
+                f"sizes={sizes}: need {sizes * first:,} examples, at least {first} each, but there are {n:,}: take "
+                f"more examples, or pass a list, ascending from 2 to {n}"
             )
         return chunk_sizes(n, settings, num_classes), settings
     if len(sizes) < 2 or any(a >= b for a, b in itertools.pairwise([0, *sizes])) or sizes[-1] != n:
@@ -324,7 +308,7 @@ def _is_classifier(model: Any) -> bool:
 def _as_given(x: Any) -> Any:
     """Return x for a scikit-learn classifier: a frame as it is, anything else as an array of the same shape."""
     if hasattr(x, "iloc"):
-        return in_native_order(x)
+        return x
     array = as_tensor(x, "x", examples=True).cpu()
     return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 
@@ -335,7 +319,7 @@ def _by_kernel(
     k: int,
     seeds: Sequence[int],
     sizes: Sequence[int],
-    show: OnProgress,
+    show: Show,
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
     """Code every label from all labels before it with a kernel; returns the same values as `_by_classifier`."""
     n, m = (len(data[name]) for name in ("train", "test"))
@@ -365,38 +349,13 @@ def _curve(seeds: Sequence[int], points: Sequence[Point]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _weighted(model: Any, classes: pd.Index) -> Any:
-    """Return a copy of a classifier in which weights of classes, `class_weight`, are those of their positions.
-
-    Classifiers within one against the rest, and the like, weigh 0 and 1, and are left as they are.
-
-    Raises:
-        ValueError: a weight of a class that y lacks.
-    """
-    from sklearn.base import clone
-    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-
-    copied: Any = clone(model)
-    parameters = copied.get_params()  # includes the parameters of a pipeline's steps
-    for name, weights in parameters.items():
-        *path, last = name.split("__")
-        around = [copied, *(parameters.get("__".join(path[: i + 1])) for i in range(len(path)))]
-        if any(isinstance(one, OneVsOneClassifier | OneVsRestClassifier | OutputCodeClassifier) for one in around):
-            continue
-        if last == "class_weight" and isinstance(weights, Mapping):
-            if unknown := [label for label in weights if label not in classes]:
-                raise ValueError(f"{name}: {unknown[0]!r} is none of y's classes, {[*classes]!s:.80}")
-            copied.set_params(**{name: {i: weights.get(label, 1) for i, label in enumerate(classes)}})
-    return copied
-
-
 def _by_classifier(
     model: Any,
-    data: Mapping[str, tuple[Any, Array]],
-    k: int,
+    classes: pd.Index,
+    data: Mapping[str, tuple[Any, NDArray[np.int64]]],
     seeds: Sequence[int],
     sizes: Sequence[int],
-    show: OnProgress,
+    show: Show,
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
     """Code the labels with clones of a scikit-learn classifier, each fitted to a whole prefix.
 
@@ -407,8 +366,8 @@ def _by_classifier(
     """
     from sklearn.base import clone
 
-    (x, z), tested = data["train"], data.get("test")
-    bits = np.full((len(seeds), len(z)), math.log2(k))
+    (x, z), tested, names = data["train"], data.get("test"), classes.to_numpy()
+    bits = np.full((len(seeds), len(z)), math.log2(len(classes)))
     rows: list[dict[str, float]] = []
     for s, seed in enumerate(seeds):
         order = permutation(seed, len(z)).numpy()
@@ -421,18 +380,16 @@ def _by_classifier(
             for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
                 if value is None and name.split("__")[-1] == "random_state":
                     fitted.set_params(**{name: seed % 2**32})  # scikit-learn takes no larger one
-                elif value is not None and getattr(value, "random_state", seed) is None:  # e.g. KFold
-                    value.random_state = seed % 2**32
-            seen = np.empty(0, dtype=int)
-            if len(np.unique(z[known])) > 1:  # many classifiers refuse a single class; the code is uniform then
-                fitted.fit(_rows(x, known), z[known])
-                seen = _classes_of(fitted)
+            if len(np.unique(z[known])) > 1:
+                fitted.fit(_rows(x, known), names[z[known]])
+            else:
+                fitted = None  # many classifiers refuse a single class; the code is uniform then
             rows.append({"n": n, "seed": seed, "loss_bits": math.nan})
             if len(following):
-                bits[s, following] = _costs(fitted, seen, _rows(x, following), z[following], k)
+                bits[s, following] = _costs(fitted, classes, _rows(x, following), z[following])
                 rows[-1]["loss_bits"] = bits[s, following].mean()
             if tested is not None:
-                rows[-1]["test_loss_bits"] = _costs(fitted, seen, *tested, k).mean()
+                rows[-1]["test_loss_bits"] = _costs(fitted, classes, *tested).mean()
     curve = pd.DataFrame(rows).sort_values(["n", "seed"], kind="stable", ignore_index=True)
     return torch.from_numpy(bits), bits.sum(1).tolist(), curve
 
@@ -442,35 +399,29 @@ def _rows(x: Any, index: NDArray) -> Any:
     return x.iloc[index] if hasattr(x, "iloc") else x[index]
 
 
-def _classes_of(fitted: Any) -> NDArray[np.int64]:
-    """Return the classes to which the columns of a classifier's `predict_proba` belong."""
-    if not hasattr(fitted, "classes_"):
-        raise ValueError(
-            f"model={type(fitted).__name__}: has no classes_ after fit, the labels of predict_proba's columns: set "
-            "self.classes_ = numpy.unique(y) in fit"
-        )
-    return fitted.classes_
-
-
-def _costs(fitted: Any, seen: NDArray[np.int64], x: Any, z: NDArray, k: int) -> Array:
-    """Return the cost of each label in bits, [m]; `seen` holds the classes on which the classifier was fitted.
+def _costs(fitted: Any, classes: pd.Index, x: Any, z: NDArray[np.int64]) -> Array:
+    """Return the cost of each label in bits, [m]; `fitted` is None if there was a single class to learn.
 
     Each class that the classifier has not seen gets probability 1/k, as in the uniform code. Every class gets at least
     1e-12, so that no label costs more than 40 bits.
+
+    Raises:
+        ValueError: the classifier returns something other than a probability of each class in its `classes_`.
     """
+    k = len(classes)
     p = np.full((len(z), k), 1 / k)
-    if len(seen):
+    if fitted is not None:
+        seen = classes.get_indexer(pd.Index(getattr(fitted, "classes_", [])))
         predicted = np.asarray(fitted.predict_proba(x))
-        name = f"model={type(fitted).__name__}: predict_proba returned"
-        if not np.isfinite(predicted).all():
-            raise ValueError(f"{name} values that are not finite")
-        if predicted.shape != (len(z), len(seen)):
-            raise ValueError(f"{name} {list(predicted.shape)}: need a probability of each class, {[len(z), len(seen)]}")
-        wrong = (predicted < 0).any(1) | (abs(predicted.sum(1) - 1) > _PROBABILITY_ROUNDING)
-        if wrong.any():
+        if not (
+            predicted.shape == (len(z), len(seen))
+            and (seen >= 0).all()
+            and (predicted >= 0).all()
+            and (abs(predicted.sum(1) - 1) <= _PROBABILITY_ROUNDING).all()
+        ):
             raise ValueError(
-                f"{name} {predicted[wrong.argmax()].tolist()!s:.60} for an example: probabilities are not negative and "
-                "sum to 1"
+                f"model={type(fitted).__name__}: predict_proba must return a probability of each class in classes_, "
+                f"[{len(z)}, {len(seen)}], not negative and with a sum of 1 for each example"
             )
         p[:, seen] = predicted * (len(seen) / k)
     return -np.log2((1 - k * _LEAST) * p[np.arange(len(z)), z] + _LEAST)

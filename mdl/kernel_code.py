@@ -16,14 +16,13 @@ from torch import Tensor
 
 from conf.target_class import Target
 from erasure.device_memory import free_bytes
-from erasure.progress import Display
+from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.experiment import Experiment, Prepared, erased, split_positions
 from harness.logger import Logger
-from harness.result import as_json, parsed
 from harness.result_fields import Part
 from harness.run_directory import Run
-from mdl.block_code import computed, ignored
+from harness.steps import computed, json_steps
 from mdl.coded_result import logged, result_of_curve
 from mdl.result import MdlResult, Point
 from mdl.settings import MdlConfig
@@ -257,13 +256,10 @@ def code_labels(prepared: PreparedKernel, run: Run, logger: Logger) -> MdlResult
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
     sizes = chunk_sizes(len(prepared.data["train"]), prepared.experiment.config.mdl, prepared.num_classes)
-
-    def step(name: str, compute: Callable[[], SeedCoded]) -> SeedCoded:
-        return parsed(SeedCoded, run.step(name, lambda: as_json(compute())))
-
     with Display(run.id) as display:
         data, k = prepared.data, prepared.num_classes
-        coded = kernel_code(prepared.kernel, data, k, prepared.seeds, sizes, steps=step, on_progress=display.update)
+        steps = json_steps(run, SeedCoded)
+        coded = kernel_code(prepared.kernel, data, k, prepared.seeds, sizes, steps=steps, on_progress=display.update)
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, sizes[-1]) for seed in prepared.seeds])
     known = torch.arange(sizes[-1], dtype=torch.int32).expand_as(orders)
@@ -280,7 +276,7 @@ def kernel_code(
     sizes: Sequence[int],
     *,
     steps: Callable[[str, Callable[[], "SeedCoded"]], "SeedCoded"] = computed,
-    on_progress: Callable[[float, str], object] = ignored,
+    on_progress: Show = hidden,
 ) -> list["SeedCoded"]:
     """Code the labels of the training split in each seed's order, predicting each label from all earlier ones.
 

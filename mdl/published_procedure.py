@@ -24,8 +24,8 @@ from erasure.progress import Display
 from harness.experiment import Experiment, Prepared, erased, network, split_positions
 from harness.logger import Logger
 from harness.loss_curves import MemberCurve, endings, label_entropy_bits, sharp_drops
-from harness.result import as_json, parsed
 from harness.run_directory import Run
+from harness.steps import json_steps
 from mdl.block_code import SizeTrained
 from mdl.coded_result import logged, result_of_curve
 from mdl.online_code import online_code_bits
@@ -43,7 +43,7 @@ from train.trainer import NonFiniteLossError
 from train.training_step import GraphedFunction
 
 log = logging.getLogger(__name__)
-Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
+LabelledSet = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
 Snapshot = tuple[dict[str, Tensor], list[dict[str, Any]]]
 
 _VALIDATION_SIZE, _VALIDATION_SHARE = 2048, 0.2
@@ -124,16 +124,17 @@ def published(data: PublishedData, run: Run, logger: Logger) -> MdlResult:
         )
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SizeTrained]] = []
+    step = json_steps(run, SizeTrained)
     with Display(run.id) as display:
-        progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds], settings)
+        progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds])
         for i, n in enumerate(sizes[:-1]):
             trained.append([])
             for turn, seed in enumerate(seeds, i * len(seeds)):
                 show = functools.partial(_show, display, progress, turn)
                 train = functools.partial(_train, data, seed, sizes, i, checkpoints, show)
-                trained[-1].append(parsed(SizeTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
+                trained[-1].append(step(f"{n}-{seed}", train))
                 checkpoints.delete(f"{n}-{seed}-")
-                progress.finish(turn, trained[-1][-1].point.epochs[0])
+                progress.finish(turn)
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
     drops = sharp_drops(row for one in trained[-1] for row in one.losses)
@@ -186,7 +187,7 @@ def _train(
     """
     n, order = sizes[i], published_order(seed, len(data.labels), i).to(data.labels.device)
 
-    def part(first: int, end: int | None) -> Examples:
+    def part(first: int, end: int | None) -> LabelledSet:
         index = order[first:end]
         return data.images[index], data.labels[index]
 
@@ -229,8 +230,8 @@ class PublishedTraining:
         self,
         model: Classifier,
         seed: int,
-        train: Examples,
-        validation: Examples,
+        train: LabelledSet,
+        validation: LabelledSet,
         settings: TrainSettings,
         *,
         flip: bool,
@@ -284,7 +285,7 @@ class PublishedTraining:
                 yield
         self._set_to(self._best)
 
-    def score(self, examples: Examples, batch_size: int) -> tuple[float, float]:
+    def score(self, examples: LabelledSet, batch_size: int) -> tuple[float, float]:
         """Return loss in bits and accuracy of the current weights in training mode, averaged over batches."""
         bits, right, sizes = [], [], []
         with torch.no_grad():
@@ -297,7 +298,7 @@ class PublishedTraining:
         return total / sum(sizes), int(torch.stack(right).sum()) / sum(sizes)
 
     @torch.no_grad()
-    def averaged_loss(self, examples: Examples) -> float:
+    def averaged_loss(self, examples: LabelledSet) -> float:
         """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as in our procedure."""
         before = self._snapshot()
         self._optimizer.eval()
@@ -445,7 +446,7 @@ def initialise(model: Classifier, source: torch.Generator) -> None:
             parameter.data.copy_(draws)
 
 
-def _batches(examples: Examples, size: int) -> Iterator[Examples]:
+def _batches(examples: LabelledSet, size: int) -> Iterator[LabelledSet]:
     return zip(*(part.split(size) for part in examples), strict=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.progress import Display
+from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Timing
@@ -87,7 +87,7 @@ def replay_code(
     sizes: Sequence[int],
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
-    on_progress: Callable[[float, str], object] = lambda *_: None,
+    on_progress: Show = hidden,
 ) -> ReplayCode:
     """Code the labels in each seed's order, each batch before it is learnt.
 

@@ -42,11 +42,9 @@ class Classifier(nn.Module, Model):
         stackable: its layers also accept parameters with a leading member axis [S, ...], so that `forward` maps images
             [S, B, C, H, W], or [B, C, H, W] shared by all members, to logits [S, B, k]. Members never mix. Members of a
             network that is not stackable run together by `torch.func.vmap` on request (`train.ensemble`).
-        mixes_examples: whether an example's logits depend on the other examples of its batch.
     """
 
     stackable: ClassVar[bool] = False
-    mixes_examples: bool = False
 
     @abstractmethod
     def reset_parameters(self, generator: torch.Generator) -> None:

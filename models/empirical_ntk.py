@@ -48,11 +48,6 @@ class EmpiricalNtk(KernelModel):
         readout = getattr(network, "readout", None)
         if not isinstance(readout, Linear):
             raise ValueError(f"model.network={name}: has no linear readout to draw: {remedy}")
-        if network.mixes_examples:
-            frozen = "set model.network.batch_norm=frozen"
-            raise ValueError(
-                f"model.network={name}: its predictions depend on the batch, examples have no gradient alone: {frozen}"
-            )
         self.input_shape, self.num_classes, self.network = input_shape, num_classes, network
 
     def drawn(self, generator: torch.Generator, x: Tensor) -> "TangentKernel":

@@ -1,12 +1,10 @@
 """Any classifier of timm by its name, from random weights, pretrained ones or a file."""
 
-import contextlib
-import difflib
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import timm
 import torch
@@ -29,16 +27,14 @@ class TimmByName(Classifier):
     Everything else is timm's: stem, initialisation, and one learning rate for all layers (no μP: tune `train.lr`).
     Seeds that start from pretrained weights differ only in the order of their data. Dropout is off.
 
-    Running averages of batch statistics are never updated: they are not weights, so seeds trained together would share
-    them, and checkpoints would not hold them. "frozen" uses the averages that came with the weights, as the released
-    code of Harutyunyan et al. 2021 does; without weights they are mean 0 and variance 1, and batch norm normalises
-    nothing. "batch" uses the statistics of each batch, in training and at evaluation.
+    Batch norm uses the running averages that came with the weights, as the released code of Harutyunyan et al. 2021
+    does, and never updates them: they are not weights, so seeds trained together would share them. Without weights they
+    are mean 0 and variance 1, and batch norm normalises nothing.
 
     Args:
         architecture: timm's name.
         pretrained: start from timm's weights.
         weights: .safetensors file with the architecture's state dict to start from; a head in it is left out.
-        batch_norm: statistics that batch norm uses, the stored ones ("frozen") or the batch's ("batch").
         size: side that images are resized to (bilinear); None keeps their size.
 
     Raises:
@@ -55,7 +51,6 @@ class TimmByName(Classifier):
         architecture: str,
         pretrained: bool,
         weights: str | None,
-        batch_norm: Literal["frozen", "batch"],
         size: int | None,
     ) -> None:
         super().__init__()
@@ -64,38 +59,36 @@ class TimmByName(Classifier):
             raise ValueError(f"model.pretrained=true, model.weights={weights}: choose one to start from")
         if size is not None and size < 1:
             raise ValueError(f"model.size={size}: must be at least 1 pixel, or null")
+        if ":" in architecture or not timm.is_model(architecture):
+            raise ValueError(f"model.architecture={architecture}: timm has no such model; see timm.list_models()")
         self._name, self.size = architecture, size
         channels, *sides = input_shape
+        sides = [size, size] if size else sides
         self._options: dict[str, Any] = {"in_chans": channels, "num_classes": 0}
-        if getattr(_configuration(architecture), "fixed_input_size", False):
-            self._options["img_size"] = (size, size) if size else tuple(sides)
-        with self._explained(input_shape):
+        if getattr(timm.get_pretrained_cfg(architecture), "fixed_input_size", False):
+            self._options["img_size"] = tuple(sides)
+        try:
             network = self._build()
-        if pretrained or weights is not None:
+            with torch.no_grad():
+                features = network.eval()(torch.zeros(2, channels, *sides)).shape[1]
+        except (RuntimeError, ValueError, TypeError, AssertionError, ZeroDivisionError) as error:
+            raise ValueError(
+                f"model.architecture={architecture} cannot work on images of {channels}×{sides[0]}×{sides[1]} "
+                f"({_line(error)}): set model.size, e.g. model.size=32 or 224"
+            ) from error
+        given = pretrained or weights is not None
+        if given:
             network = self._with_weights(weights, network) if weights else self._pretrained()
+        elif any(isinstance(module, _BatchNorm) for module in network.modules()):
+            log.warning("%s starts from random weights: its batch norm normalises nothing", architecture)
         replace_drop_path(network)
         self.network = network
-        self._choose_statistics(batch_norm, stored=pretrained or weights is not None)
         self.train()
-        self.readout = Linear(self._features(input_shape), num_classes)
-        parameters = network.named_parameters()
-        self._given = {name: p.detach().clone() for name, p in parameters} if pretrained or weights else None
-
-    def _choose_statistics(self, batch_norm: Literal["frozen", "batch"], *, stored: bool) -> None:
-        norms = [module for module in self.network.modules() if isinstance(module, _BatchNorm)]
-        self.mixes_examples = bool(norms) and batch_norm == "batch"
-        said = ""
-        if self.mixes_examples:
-            for norm in norms:
-                norm.running_mean = norm.running_var = None  # without running averages, the batch's statistics are used
-            said = "%s with model.batch_norm=batch: predictions depend on the batch (train.eval_batch_size)"
-        elif norms and not stored:
-            said = "%s starts from random weights: frozen batch norm normalises nothing (or set model.batch_norm=batch)"
-        if said:
-            log.warning(said, self._name)
+        self.readout = Linear(features, num_classes)
+        self._given = {name: p.detach().clone() for name, p in network.named_parameters()} if given else None
 
     def train(self, mode: bool = True) -> "TimmByName":
-        """Set the mode, and leave timm's network in evaluation mode: see `batch_norm`."""
+        """Set the mode, and leave timm's network in evaluation mode, without dropout or new batch statistics."""
         super().train(mode)
         self.network.eval()
         return self
@@ -138,62 +131,23 @@ class TimmByName(Classifier):
         try:
             return self._build(pretrained=True)
         except Exception as error:  # whatever a download library raises
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(
-                f"model.pretrained=true: timm's weights of {self._name} are not available ({reason}): they are fetched "
-                "on first use, check the network; or set model.weights to a .safetensors file"
+                f"model.pretrained=true: timm's weights of {self._name} are not available ({_line(error)}): they are "
+                "fetched on first use, check the network; or set model.weights to a .safetensors file"
             ) from error
 
     def _with_weights(self, weights: str, network: nn.Module) -> nn.Module:
-        path = _existing(weights)
+        """Build timm's network with the weights of a file, which has all that `network` has."""
         try:
-            state = load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"model.weights={weights} is not a complete safetensors file ({error})") from error
-        if missing := sorted(network.state_dict().keys() - state.keys()):
-            raise ValueError(
-                f"model.weights={weights} lacks {missing[0]} and {len(missing) - 1} more: it is not a state dict of "
-                f"{self._name}"
-            )
-        try:
+            state = load_file(_existing(weights))
+            if missing := sorted(network.state_dict().keys() - state.keys()):  # timm would leave them random
+                raise KeyError(missing[0])
             return self._build(pretrained=True, pretrained_cfg_overlay={"state_dict": state})
-        except (RuntimeError, KeyError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(f"model.weights={weights} does not fit {self._name} ({reason})") from error
-
-    def _features(self, input_shape: tuple[int, int, int]) -> int:
-        """Count the features before the readout by a trial, which shows whether the images are large enough."""
-        channels, *sides = input_shape
-        sides = [self.size] * 2 if self.size else sides
-        with self._explained(input_shape), torch.no_grad():
-            return self.network(torch.zeros(2, channels, *sides)).shape[1]
-
-    @contextlib.contextmanager
-    def _explained(self, input_shape: tuple[int, int, int]) -> Iterator[None]:
-        try:
-            yield
-        except (RuntimeError, ValueError, TypeError, AssertionError, ZeroDivisionError) as error:
-            channels, height, across = input_shape
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+        except (SafetensorError, OSError, RuntimeError, KeyError) as error:
             raise ValueError(
-                f"model.architecture={self._name} cannot work on {channels}×{height}×{across} images, "
-                f"model.size={self.size or 'null'} ({reason}): set model.size, e.g. model.size=32 or 224"
+                f"model.weights={weights} is not a complete state dict of {self._name} ({_line(error)}): save one by "
+                "safetensors.torch.save_file"
             ) from error
-
-
-def _configuration(architecture: str) -> Any:
-    """Return timm's configuration of an architecture.
-
-    Raises:
-        ValueError: timm has no such architecture; the message suggests the nearest names.
-    """
-    if ":" in architecture or not timm.is_model(architecture):
-        nearest = difflib.get_close_matches(architecture, timm.list_models(), n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(nearest)}? " if nearest else ""
-        raise ValueError(
-            f"model.architecture={architecture}: timm has no model of that name; {hint}see timm.list_models()"
-        )
-    return timm.get_pretrained_cfg(architecture)
 
 
 def _existing(weights: str) -> Path:
@@ -201,3 +155,8 @@ def _existing(weights: str) -> Path:
     if path.suffix != ".safetensors" or not path.is_file():
         raise ValueError(f"model.weights={weights}: there is no such .safetensors file")
     return path
+
+
+def _line(error: Exception) -> str:
+    """Return an error's reason in one short line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

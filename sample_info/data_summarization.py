@@ -71,21 +71,6 @@ def remaining(order: Tensor, removed: float) -> Tensor:
     return left
 
 
-def require_possible(examples: Examples) -> None:
-    """Refuse summaries that are impossible for these examples or this network, before anything is computed.
-
-    Raises:
-        ValueError: too few examples would remain, or the network mixes examples.
-    """
-    options = examples.settings.summaries
-    options.require_examples(len(examples.x), len(examples.dataset.class_names))
-    if options.trained and (model := examples.built(summary_model(examples.experiment.config))).mixes_examples:
-        raise ValueError(
-            f"sample_info.summaries.network=trained: {type(model).__name__} mixes examples (batch_norm=batch); "
-            "set it to frozen, or summaries.network=linearized"
-        )
-
-
 def try_summaries(
     examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show
 ) -> dict[str, list[Curve]]:

@@ -82,6 +82,6 @@ def resolved(
     if wanted == "refit" and not refits:
         raise ValueError(
             f"sample_info.data.eraser_fit=refit: {eraser.__name__} erases examples together, or references, summaries, "
-            "error_estimate, adversarial or sgd_batch_size need one kernel for all; choose disjoint or scored"
+            "adversarial or sgd_batch_size need one kernel for all; choose disjoint or scored"
         )
     return wanted

@@ -1,6 +1,5 @@
 """Gradient descent from one initialisation: many trainings at once, each on some of the examples."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,9 +27,6 @@ class GradientDescent:
 
     A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
     vectorised by `torch.func.vmap`.
-
-    Raises:
-        ValueError: the targets are not [n, k], or a number is out of range.
     """
 
     network: Network  # f(w, x), to [n, k]
@@ -42,40 +38,14 @@ class GradientDescent:
     weight_decay: float = 0.0  # λ
     stackable: bool = False
 
-    def __post_init__(self) -> None:
-        if self.y.ndim != 2 or len(self.y) != len(self.x) or not self.y.is_floating_point():
-            raise ValueError(
-                f"targets {list(self.y.shape)} of type {self.y.dtype} for {len(self.x)} examples: need floating "
-                f"[{len(self.x)}, k], k = 1 for two classes"
-            )
-        if self.steps < 1 or not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise ValueError(
-                f"steps={self.steps}, learning_rate={self.learning_rate}, weight_decay={self.weight_decay}: "
-                "need at least one step, a positive learning rate and no negative weight decay"
-            )
-
     @classmethod
     def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
-        """Return the training of a classifier, from weights `initial`.
-
-        Raises:
-            ValueError: an example's outputs depend on the other examples of its batch.
-        """
-        if model.mixes_examples:
-            raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
+        """Return the training of a classifier, from weights `initial`."""
         options["stackable"] = model.stackable
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
-    def train(
-        self,
-        parts: Tensor,
-        progress: Callable[[int], object] = lambda _: None,
-        note: Callable[[Tensor], object] = lambda _: None,
-    ) -> Weights:
-        """Return w - w_0, [S, ...], after S trainings, each on the examples at its positions, [S, b].
-
-        `note` gets the residuals f - y, [S, b, k], before every step.
-        """
+    def train(self, parts: Tensor, progress: Callable[[int], object] = lambda _: None) -> Weights:
+        """Return w - w_0, [S, ...], after S trainings, each on the examples at its positions, [S, b]."""
         parts = parts.to(self.x.device)
         x, y = self.x[parts], self.y[parts]
         initial = {name: weight.detach() for name, weight in self.initial.items()}
@@ -84,7 +54,6 @@ class GradientDescent:
         for step in range(self.steps):
             outputs = self.outputs(weights, x)
             residuals = outputs.detach() - y  # ∂L/∂f in closed form, cheaper than autograd
-            note(residuals)
             gradients = torch.autograd.grad(outputs, list(weights.values()), residuals)
             with torch.no_grad():
                 for (name, moved), gradient in zip(change.items(), gradients, strict=True):
@@ -105,14 +74,7 @@ class GradientDescent:
 
     def trained(self) -> Weights:
         """Return the final weights of the training on all examples."""
-        return self.trained_path()[0]
-
-    def trained_path(self, progress: Callable[[int], object] = lambda _: None) -> tuple[Weights, Tensor]:
-        """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
-        residuals = self.y.new_empty(self.steps, *self.y.shape)
-        rows = iter(residuals)
-        change = self.train(self.everything, progress, lambda residual: next(rows).copy_(residual[0]))
-        return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
+        return {name: self.initial[name] + moved[0] for name, moved in self.train(self.everything).items()}
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
         """Return outputs [S, n, k] of members with weights [S, ...] on inputs [n, ...] (shared) or [S, n, ...]."""

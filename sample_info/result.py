@@ -78,27 +78,6 @@ class Attribution(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorEstimate(Part):
-    """The error estimate of one seed's scores, compared with retraining.
-
-    Attributes:
-        believable: number of scores that the estimate puts within a factor of two of the truth.
-        retrained: number of examples that retraining left out; the fields below are only about their scores.
-        spearman: Spearman's correlation of the estimate with the true error.
-        believed: number of scores that the estimate puts within the factor.
-        rightly_believed: number of believed scores that are within the factor.
-        rightly_doubted: number of other scores that are not within the factor.
-    """
-
-    believable: Whole
-    retrained: Whole | None = None
-    spearman: Number | None = None
-    believed: Whole | None = None
-    rightly_believed: Whole | None = None
-    rightly_doubted: Whole | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
     """Accuracy of the linearised network, by seed; `left_out_accuracy` is on each training example without it."""
 
@@ -168,7 +147,6 @@ class InformationResult(Result):
         references: agreement with references, by name of the reference.
         how: description of the computation, in a few words and numbers.
         between_seeds: mean and standard deviation, over pairs of seeds, of the correlation of F-SI.
-        error_estimates: counts by score; None unless requested.
         eraser_fit: `sample_info.data.eraser_fit` as resolved; None for the control.
     """
 
@@ -181,7 +159,6 @@ class InformationResult(Result):
     groups: dict[str, Group]
     summaries: SummaryCurves | None
     attribution: dict[str, list[Attribution]] | None = None
-    error_estimates: dict[str, list[ErrorEstimate]] | None = None
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
 
     def require_consistent(self) -> None:

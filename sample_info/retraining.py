@@ -14,9 +14,9 @@ from torch import Tensor
 
 from erasure.progress import Display
 from harness.run_directory import Run, Tensors
+from harness.steps import Steps, computed
 from sample_info.gradient_descent import GradientDescent
 from sample_info.leave_one_out_effects import Effects
-from sample_info.steps import Steps, computed
 from sample_info.training_problem import TrainingProblem
 from train.memory import keep_freed_memory
 

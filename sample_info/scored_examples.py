@@ -110,7 +110,6 @@ class Examples(Prepared[SampleInfoConfig]):
             seed=seed,
             memory_bytes=settings.memory_bytes,
             kernel=settings.kernel,
-            held_out_y=self.targets(self.held_out_labels) if settings.pairwise else None,
         )
 
     def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:

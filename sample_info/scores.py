@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -14,31 +14,31 @@ from torch import Tensor
 
 from conf.check import check
 from conf.groups import preset
-from erasure import progress
 from erasure.dataset import LabelledImages
 from erasure.inputs import require_same_rows
+from erasure.pipeline import channel_statistics
+from erasure.progress import Show, hidden, part_of
+from erasure.progress import on_progress as reporting
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.run_directory import Tensors
+from harness.steps import Steps, computed
 from models.kernel import KernelModel
 from models.tangent.kernel import Kernels
-from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.leave_one_out_effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd_steady_state import sgd_information
-from sample_info.linearized.trained_path import along_trained_path
 from sample_info.settings import KernelSettings, SampleInfoSettings, TrainingSettings
-from sample_info.steps import Steps, computed
 from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
+from train.device_images import standardised
 from train.examples_in_memory import (
-    as_images,
     class_positions,
-    on_device,
     other_examples,
     predictor,
     require_alike,
     require_seeds,
+    training_images,
     unlabelled_examples,
 )
 
@@ -46,7 +46,7 @@ _WORTH_SAVING_S = 10.0  # kernels whose computation takes longer are stored
 _KERNEL = 0.5  # share of the time for one output; it falls as 1 / outputs
 
 _REFITTED = 16  # examples per stored block if the eraser is refitted without each example
-_SIGNED = {"outputs": "output_effects", "losses": "loss_effects"}  # names of columns by those in a block
+_SIGNED = ("output_effects", "loss_effects")
 
 
 @default_modes()
@@ -60,13 +60,12 @@ def unique_information(
     seeds: int | Sequence[int] = 1,
     sigma: float = 1.0,
     sgd_batch_size: int | None = None,
-    error_estimate: bool = False,
     pairwise: bool = False,
     training: TrainingSettings | None = None,
     kernel: KernelSettings | None = None,
     memory_gib: float = 1.0,
     device: str | torch.device = "auto",
-    on_progress: progress.Show = lambda *_: None,
+    on_progress: Show = hidden,
 ) -> pd.DataFrame:
     """Score the information that each example gives a network beyond the others (Harutyunyan et al. 2021).
 
@@ -83,7 +82,6 @@ def unique_information(
         seeds: number of seeds, or the seeds; each has its own initial weights.
         sigma: noise on outputs (F-SI) and on weights (SI), relative to which scores are measured.
         sgd_batch_size: also score with the noise of SGD of this batch size; needs weight decay.
-        error_estimate: whether to estimate each score's error from one training of the network itself.
         pairwise: whether to return the signed effect of each example on each held-out input.
         training: gradient descent on the squared loss; by default the 2,000 steps of the paper's Table 1, from a
             random readout. A user's module keeps its own readout.
@@ -99,11 +97,9 @@ def unique_information(
         `left_out_label` is the prediction for the example after training without it; `left_out_correct` is whether this
         equals its label.
 
-        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `error_estimate` adds the changes along the trained path;
-        `f_si_error_factor` and `si_error_factor`, by which a score may be too large or too small; and
-        `f_si_believable` and `si_believable`, whether this factor is below two. `pairwise` adds `output_effects`, an
-        array [m, k] of f(x) - f_-i(x) in each row. With `held_out_y` it also adds `loss_effects`, [m], which are
-        negative if the example helps. These arrays take the memory of n m k numbers per seed.
+        `sgd_batch_size` adds `si_sgd_nats` (equation 13). `pairwise` adds `output_effects`, an array [m, k] of
+        f(x) - f_-i(x) in each row. With `held_out_y` it also adds `loss_effects`, [m], which are negative if the
+        example helps. These arrays take the memory of n m k numbers per seed.
 
     Raises:
         ValueError: an invalid value; the message says what is allowed.
@@ -111,7 +107,7 @@ def unique_information(
     require_same_rows(x, y, "y")
     require_alike(x, held_out, "held_out")
     z, classes = class_positions(y)
-    images, outputs = as_images(x, len(z)), outputs_for(len(classes))
+    images, outputs = training_images(x, len(z)), outputs_for(len(classes))
     if held_out_y is None:
         others = unlabelled_examples(held_out, images, "held_out")
     elif pairwise:
@@ -130,12 +126,12 @@ def unique_information(
         "training": options["training"] | descent if training is None else asdict(training),
         "kernel": options["kernel"] if kernel is None else asdict(kernel),
     }
-    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "error_estimate": error_estimate, "pairwise": pairwise}
-    single |= {"memory_gib": memory_gib, "classes": "all"}
+    single = {"sigma": sigma, "sgd_batch_size": sgd_batch_size, "memory_gib": memory_gib, "classes": "all"}
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
-    data = on_device(parts, where, crop_padding=0.0, flip=False)
+    statistics = channel_statistics(images).values()
+    data = standardised(parts, *statistics, crop_padding=0.0, flip=False, device=where)
     network = network.to(where).eval()
     given = getattr(network, "given", None)
     frames, seeds = [], require_seeds(seeds)
@@ -158,9 +154,9 @@ def unique_information(
             kernel=settings.kernel,
             held_out_y=None if held_out_y is None else targets(data["held_out"].labels, outputs),
         )
-        show = progress.part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
+        show = part_of(on_progress, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
         with threads_for((len(z) * outputs) ** 3):
-            _, scores = score_examples(problem, settings, on_progress=show)
+            _, scores = score_examples(problem, settings, on_progress=show, pairwise=pairwise)
         places, labels = x.index if hasattr(x, "iloc") else range(len(z)), list(classes[z.numpy()])
         columns: dict[str, Any] = {name: values.numpy() for name, values in scores.columns().items()}
         columns["left_out_label"] = list(classes[columns["left_out_label"]])
@@ -178,22 +174,9 @@ class Scores:
     nats: Mapping[str, Tensor]  # scores by name: "f_si_nats", "si_nats", "si_sgd_nats"
     left_out_label: Tensor  # predicted label of each example after training without it
     left_out_correct: Tensor  # whether this equals the example's given label
-    references: Mapping[str, Changes]  # changes by other methods, by name
     signed: Mapping[str, Tensor]  # on request "output_effects" [n, m, k], and "loss_effects" [n, m] if labels are known
     how: dict[str, str | float]  # the method, in words and numbers
-
-    @property
-    def error_estimates(self) -> dict[str, EstimatedErrors]:
-        """Error estimates by name of the score; empty if not requested."""
-        path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
-        if path is None:
-            return {}
-        attributes = {"f_si": "prediction", "si": "weight"}
-        methods = (self.changes, path) if truth is None else (self.changes, path, truth)
-        return {
-            name: EstimatedErrors(*(getattr(one, attribute) for one in methods))
-            for name, attribute in attributes.items()
-        }
+    references: Mapping[str, Changes] = field(default_factory=dict)  # changes by other methods, by name
 
     def columns(self) -> dict[str, Tensor]:
         """Return the numbers per example by name, [n] each; units in the names."""
@@ -202,8 +185,6 @@ class Scores:
         for name, changes in self.references.items():
             prefix = name.replace(" ", "_")
             named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
-        for name, estimate in self.error_estimates.items():
-            named |= {f"{name}_error_factor": estimate.factor, f"{name}_believable": estimate.believable}
         return named
 
 
@@ -212,26 +193,28 @@ def score_examples(
     settings: SampleInfoSettings,
     *,
     steps: Steps = computed,
-    on_progress: progress.Show = lambda *_: None,
+    on_progress: Show = hidden,
     refitted: Callable[[int], TrainingProblem] | None = None,
+    pairwise: bool = False,
 ) -> tuple[LinearizedNetwork, Scores]:
     """Linearise the network at its weights, leave out each example, and score it.
 
     Args:
         problem: the training problem.
         settings: options of the scores, including their noise.
-        steps: stores the kernel, the effects of each block of examples, and the changes along the trained path.
+        steps: stores the kernel, and the effects of each block of examples.
         on_progress: called with the share done, from 0 to 1, and the current task.
         refitted: function that returns the problem for an eraser fitted without an example; by default all examples
             share one problem.
+        pairwise: whether to compute the signed effect of each example on each held-out input.
 
     Raises:
         ValueError: training diverges.
     """
     on_progress(0.0, "kernel")
     network = _linearized(problem, steps)
-    begin, end = _KERNEL / problem.y.shape[1], 0.9 if settings.error_estimate else 1.0
-    effects = _left_out(network, settings.pairwise, steps, progress.part_of(on_progress, begin, end), refitted)
+    show = part_of(on_progress, _KERNEL / problem.y.shape[1], 1)
+    effects = _left_out(network, pairwise, steps, show, refitted)
     changes, dynamics = Changes(effects["weight"], effects["prediction"]), network.dynamics
     nats = {
         "f_si_nats": functional_information(changes, settings.sigma),
@@ -239,26 +222,17 @@ def score_examples(
     }
     how = {"kernel": network.kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
     if settings.sgd_batch_size is not None:
-        on_progress(end, "steady state of SGD")
+        on_progress(1.0, "steady state of SGD")
         sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         nats["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
-    references = {}
-    if settings.error_estimate:
-        show = progress.part_of(on_progress, end, 1)
-
-        def along_path() -> Tensors:
-            return Tensors(vars(along_trained_path(network, lambda done: show(done, "trained path"))))
-
-        references[TRAINED_PATH] = Changes(**steps(f"path-{problem.seed}", along_path).tensors)
     predicted, given = decisions(effects["without"]), decisions(problem.y).cpu()
     return network, Scores(
         changes=changes,
         nats=nats,
         left_out_label=predicted,
         left_out_correct=predicted == given,
-        references=references,
-        signed={_SIGNED[name]: values for name, values in effects.items() if name in _SIGNED},
+        signed={name: effects[name] for name in _SIGNED if name in effects},
         how=how,
     )
 
@@ -279,14 +253,13 @@ def _left_out(
     network: LinearizedNetwork,
     pairwise: bool,
     steps: Steps,
-    show: progress.Show,
+    show: Show,
     refitted: Callable[[int], TrainingProblem] | None,
 ) -> dict[str, Tensor]:
     """Compute the effects of leaving out each example, block by block: see `_without`."""
-    show(0.0, "leaving out: preparation")
+    show(0.0, "leaving out")
     seed, n = network.problem.seed, len(network.problem.x)
     blocks = network.blocks() if refitted is None else torch.arange(n).split(_REFITTED)
-    show = progress.part_of(show, 0.0 if refitted else network.dynamics.preparation, 1)
     stored = []
     for j, block in enumerate(blocks):
 
@@ -298,11 +271,10 @@ def _left_out(
             return Tensors({name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]})
 
         named = f"leaving out, block {j + 1} of {len(blocks)}"
-        inside = progress.part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
+        inside = part_of(show, j / len(blocks), (j + 1) / len(blocks), named)
         inside(0.0, "")
-        with progress.on_progress(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
-            name = "effects" if pairwise else "left-out"
-            stored.append(steps(f"{name}-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
+        with reporting(lambda _, done, detail, inside=inside: inside(done, f", {detail}")):
+            stored.append(steps(f"left-out-{seed}-{int(block[0])}-{int(block[-1])}", compute).tensors)
     return {name: torch.cat([part[name] for part in stored]) for name in stored[0]}
 
 
@@ -314,7 +286,8 @@ def _without(network: LinearizedNetwork, examples: Tensor, pairwise: bool) -> di
     effects, without = network.left_out(examples)
     named = {"weight": effects.weight, "prediction": effects.prediction, "without": without}
     if pairwise:
-        named["outputs"] = effects.outputs
+        named["output_effects"] = effects.outputs
         if network.problem.held_out_y is not None:
-            named["losses"] = loss_effects(effects.outputs, network.trained_held_out, network.problem.held_out_y)
+            y = network.problem.held_out_y
+            named["loss_effects"] = loss_effects(effects.outputs, network.trained_held_out, y)
     return named

@@ -7,8 +7,7 @@ from erasure.progress import Display, Show, part_of
 from harness.logger import Logger
 from harness.run_directory import Run
 from sample_info.attribution_quality import attributions
-from sample_info.data_summarization import require_possible, try_summaries
-from sample_info.pairwise_files import save_pairwise
+from sample_info.data_summarization import try_summaries
 from sample_info.references import references_of
 from sample_info.report.save_scores import Scored, save_scores
 from sample_info.report.score_summaries import information_of
@@ -21,13 +20,12 @@ from sample_info.training_problem import TrainingProblem
 def score(examples: Examples, run: Run, logger: Logger) -> InformationResult:
     """Score every example for every seed, and return the result.
 
-    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and on request
-    pairwise-*.safetensors.
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory.
 
     Raises:
         ValueError: impossible summaries of these examples, or a training that diverges.
     """
-    require_possible(examples)
+    examples.settings.summaries.require_examples(len(examples.x), len(examples.dataset.class_names))
     seeds = examples.experiment.config.seeds
     with Display(run.id) as display:
         scored = []
@@ -50,8 +48,6 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         on_progress=part_of(show, 0, scoring),
         refitted=refitted,
     )
-    if settings.pairwise:
-        save_pairwise(run.directory, problem.seed, scores.signed["output_effects"], scores.signed["loss_effects"])
     methods = references_of(problem, settings.references, run)
     references = {name: one.changes for name, one in methods.items() if not bool(one.weight.isnan().all())}
     attribution = {}
@@ -59,7 +55,7 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         attribution = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,
-        scores=replace(scores, references={**scores.references, **references}, signed={}),
+        scores=replace(scores, references=references),
         attribution=attribution,
         train_accuracy=examples.accuracy(network.trained, examples.train_labels),
         test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),

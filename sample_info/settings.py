@@ -47,12 +47,6 @@ class TrainingSettings(LinearizedDescent):
 
     readout_gain: Positive | None  # None keeps the readout of the model or of `sample_info.initial_weights`
 
-    def __post_init__(self) -> None:
-        try:
-            super().__post_init__()
-        except ValueError as error:
-            raise ValueError(f"sample_info.training.{error}") from None
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
@@ -128,15 +122,12 @@ class SampleInfoSettings:
     references: ReferenceSettings
     summaries: SummarySettings
     kernel: KernelSettings
-    pairwise: bool = False
-    error_estimate: bool = False
     memory_gib: Annotated[float, Field(gt=0)] = unhashed(1.0)
 
     def __post_init__(self) -> None:
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
         for option, value, instead in (
             ("references.methods", self.references.methods, "[]"),
-            ("error_estimate", self.error_estimate and "true", "false"),
             ("data.adversarial", self.data.adversarial, "0"),
             ("summaries.network", self.summaries.trained and "trained", "linearized"),
         ):
@@ -154,7 +145,7 @@ class SampleInfoSettings:
     def needs_one_kernel(self) -> bool:
         """Whether any requested computation needs one erased dataset for all examples."""
         asked = self.references.methods, self.summaries.orders, self.data.adversarial, self.sgd_batch_size
-        return any(asked) or self.error_estimate
+        return any(asked)
 
     @property
     def memory_bytes(self) -> float:

@@ -24,7 +24,7 @@ class TrainedWeights:
     location: str  # path, for messages
     seeds: Sequence[int]
     stacked: Mapping[str, Tensor]  # [S, ...] by parameter name
-    model: Options  # configuration of that run's model; empty in old files
+    model: Options  # configuration of that run's model
 
     @classmethod
     def read(cls, location: str) -> Self:
@@ -35,7 +35,7 @@ class TrainedWeights:
         """
         with _readable(location) as path:
             tensors, metadata = load_tensors(path)
-            return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
+            return cls(location, metadata["seeds"], tensors, metadata["model"])
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
         """Require that a model with these options can start from the weights of each of these seeds.

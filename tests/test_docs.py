@@ -17,8 +17,8 @@ from harness.result import TrainedResult, read_result
 from harness.results.read import read_runs
 from harness.statistics import Spread
 from scripts.report import main as report
+from train.counterpart_losses import DATA
 from train.learning_order_report import past_means_step
-from train.matched_sample_losses import DATA
 from train.result import TrainResult
 
 ROOT = Path(__file__).parent.parent

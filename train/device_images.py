@@ -69,17 +69,31 @@ def to_device(
     dataset: ErasedDataset, *, crop_padding: float, flip: bool, device: torch.device
 ) -> Mapping[str, DeviceImages]:
     """Copy every split to `device`; pad only the training split, by the fraction `crop_padding` of the side."""
-    side = max(dataset.splits["train"].images.shape[-2:])
+    statistics = dataset.channel_mean, dataset.channel_std
+    return standardised(dataset.splits, *statistics, crop_padding=crop_padding, flip=flip, device=device)
+
+
+def standardised(
+    splits: Mapping[str, LabelledImages],
+    mean: Tensor,
+    std: Tensor,
+    *,
+    crop_padding: float,
+    flip: bool,
+    device: torch.device,
+) -> dict[str, DeviceImages]:
+    """Copy splits to `device`, standardised by mean and standard deviation; only "train" is padded and mirrored."""
+    padding = round(crop_padding * max(splits["train"].images.shape[-2:]))
     return {
         name: DeviceImages(
             part,
-            dataset.channel_mean,
-            dataset.channel_std,
-            padding=round(crop_padding * side) if name == "train" else 0,
+            mean,
+            std,
+            padding=padding if name == "train" else 0,
             flip=flip and name == "train",
             device=device,
         )
-        for name, part in dataset.splits.items()
+        for name, part in splits.items()
     }
 
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from harness.loss_curves import MemberCurve, label_entropy_bits
 from train.checkpoint import Checkpoints, State
+from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
 from train.ensemble import Ensemble, Evaluation, Weights, tempered
-from train.matched_sample_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
@@ -52,7 +52,7 @@ def fit_members(
         report: called after every evaluation.
         held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
             stopping uses the validation split.
-        counterparts: samples whose losses are recorded during training, by name (`train.matched_sample_losses`).
+        counterparts: samples whose losses are recorded during training, by name (`train.counterpart_losses`).
         stack: number of members that train as one network; by default all, or one if the model has no stacked layers.
         checkpoints: where unfinished trainings are saved; signals then wait until the state is saved.
 
@@ -69,10 +69,9 @@ def fit_members(
         stopping = None if held_out is None else held_out[members]
         options = {"held_out": stopping, "counterparts": counterparts}
         trainer = EpochTrainer(ensemble, data, seeds[members], subsets[members], settings, **options)
-        elsewhere = sum(earlier.round for earlier in trainers)
 
-        def show(bits: list[float], trainer: EpochTrainer = trainer, about: tuple = ((i, stacks), elsewhere)) -> None:
-            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), *about))
+        def show(bits: list[float], trainer: EpochTrainer = trainer, stack: tuple[int, int] = (i, stacks)) -> None:
+            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), stack))
 
         trainer.on_evaluation = show
         with checkpoints.continued(f"{n}-{i}", trainer, keep=stacks > 1) if checkpoints else nullcontext():
@@ -255,7 +254,6 @@ class EpochReport:
         epochs_left: lower bound on the epochs until every member has stopped; 0 once all have.
         members: number of members in the stack at the start.
         stack: index of this stack, from 0, and the number of stacks.
-        epochs_elsewhere: total number of epochs of the earlier stacks.
     """
 
     epoch: int
@@ -263,18 +261,14 @@ class EpochReport:
     epochs_left: int
     members: int
     stack: tuple[int, int]
-    epochs_elsewhere: int
 
     @property
     def mean_epochs(self) -> tuple[float, float]:
-        """Number of epochs finished and a lower bound on the number left, averaged over stacks.
-
-        Stacks that have not begun are assumed to take as many epochs as the others on average.
-        """
+        """Number of epochs finished and a lower bound on the number left, averaged over equally long stacks."""
         i, stacks = self.stack
-        done = self.epochs_elsewhere + self.epoch
-        at_the_end = (done + self.epochs_left) * stacks / (i + 1)
-        return done / stacks, (at_the_end - done) / stacks
+        expected = self.epoch + self.epochs_left
+        done = i * expected + self.epoch
+        return done / stacks, expected - done / stacks
 
     def __str__(self) -> str:
         going = len(self.validation_bits)

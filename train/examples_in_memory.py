@@ -3,7 +3,7 @@
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,17 @@ from conf.check import check
 from conf.groups import choices, preset
 from conf.target_class import Target, check_target
 from erasure.dataset import LabelledImages
-from erasure.inputs import as_tensor, require_same_columns, require_same_rows, whole_numbers
-from erasure.pipeline import channel_statistics
+from erasure.inputs import as_array, as_tensor, require_same_columns, require_same_rows, whole_numbers
 from harness.device_and_precision import pick_precision
 from models.any_module import AnyModule
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
-from train.device_images import DeviceImages
 from train.settings import TrainSettings
 
 log = logging.getLogger(__name__)
-Examples = tuple[Any, Any]  # x and y
 
+Examples = tuple[Any, Any]  # x and y
 _ROUNDED = 4 * torch.finfo(torch.float64).eps  # largest relative standard deviation that is taken for rounding
-_DOUBTFUL = 1e-11  # relative standard deviation below which values may differ by the rounding of their calculation
-_ARGUMENTS = {"train": "x", "validation": "validation x", "test": "test x", "held_out": "held_out"}  # in messages
 
 
 def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
@@ -38,56 +34,30 @@ def class_positions(y: Any) -> tuple[Tensor, pd.Index]:
     Raises:
         ValueError: the labels are not one class per example.
     """
-    values = _labels(y, "y")
-    if values.isna().any():
-        raise ValueError(f"y has no label at place {int(values.isna().to_numpy().argmax())}: leave such examples out")
-    if pd.api.types.is_float_dtype(values) or pd.api.types.is_complex_dtype(values):
-        given = getattr(y, "dtype", values.dtype)
-        raise ValueError(f"y has type {given}: labels are integers or strings; cut real numbers into classes")
-    try:
-        positions, classes = pd.factorize(values, sort=True)
-    except TypeError as error:
-        raise ValueError(f"y cannot be sorted ({error}): pass integers, or strings such as an Enum's names") from error
+    classes, positions = np.unique(_labels(y, "y"), return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y has {len(classes)} class: there is nothing to predict, need at least 2")
     return torch.from_numpy(positions.astype(np.int64)), pd.Index(classes)
 
 
-def _labels(y: Any, name: str) -> pd.Series:
-    """Return labels of shape [n] or [n, 1] as a series.
+def _labels(y: Any, name: str) -> np.ndarray:
+    """Return labels of shape [n] or [n, 1] as an array [n].
 
     Raises:
-        ValueError: the labels have another shape.
+        ValueError: labels of another shape, or neither integers, booleans nor strings.
     """
-    if isinstance(y, Tensor):
-        y = y.detach().cpu()
-        y = (y.double() if y.is_floating_point() else y).numpy()  # NumPy has no bfloat16
-    elif isinstance(y, list | tuple):  # tensors of equal value have different hashes, and arrays have none
-        y = [value.tolist() if _is_array(value) else value for value in y]
-    shape = np.shape(y)
-    if len(shape) == 2 and shape[1] == 1:
-        y = y.iloc[:, 0] if hasattr(y, "iloc") else np.asarray(y)[:, 0]
-    elif len(shape) != 1 or not shape[0]:
-        hint = "; of one-hot rows pass y.argmax(1)" if len(shape) == 2 else ""
-        raise ValueError(f"{name} has shape {list(shape)}: need one label for each example, [n]{hint}")
-    labels = pd.Series(y)
-    if labels.dtype == object and any(map(_is_array, labels)):
-        return _labels(labels.tolist(), name)
-    return in_native_order(labels.to_frame()).iloc[:, 0]
-
-
-def _is_array(value: Any) -> bool:
-    """Return whether a value is a tensor or an array, which may have no axes."""
-    return hasattr(value, "tolist") and not isinstance(value, np.generic)
-
-
-def in_native_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame in this machine's byte order, the only one in which pandas selects and compares."""
-    native = [dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype for dtype in frame.dtypes]
-    if native == [*frame.dtypes]:
-        return frame
-    columns = [column.astype(dtype) for (_, column), dtype in zip(frame.items(), native, strict=True)]
-    return pd.concat(columns, axis=1)
+    labels = as_array(y, name)
+    if labels.dtype.kind not in "biuU":
+        raise ValueError(
+            f"{name} has type {labels.dtype}: labels are integers or strings; cut real numbers into classes"
+        )
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim != 1 or not len(labels):
+        raise ValueError(
+            f"{name} has shape {list(labels.shape)}: need one label for each example, [n]; of one-hot rows "
+            f"pass {name}.argmax(1)"
+        )
+    return labels.astype(labels.dtype.newbyteorder("="), copy=False)
 
 
 def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
@@ -99,10 +69,10 @@ def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
         name: name of x in messages.
 
     Returns:
-        float64, int32 or int64 where x has numbers that float32 may round (`InputScale` decides), else float32.
+        float32; uint8 images in 0..1.
 
     Raises:
-        ValueError: another shape, or values that are not finite.
+        ValueError: another shape, or values that are not finite in float32.
     """
     values = as_tensor(x, name, examples=True).cpu()
     if values.ndim == 4 and values.shape[3] in (1, 3) and values.shape[1] not in (1, 3):
@@ -116,12 +86,37 @@ def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
     if values.is_complex():
         raise ValueError(f"{name} has type {values.dtype}: need real numbers")
     scale = 255 if values.ndim == 4 and values.dtype == torch.uint8 else 1
-    wide = values.dtype in (torch.float64, torch.int64, torch.int32)
-    images = values if wide else (values.double() / scale).float()
+    images = (values.double() / scale).float()
     finite = images.flatten(1).isfinite().all(1)
     if not finite.all():
-        raise ValueError(f"{name} is not finite in row {int((~finite).nonzero()[0])}: remove or fill in such rows")
+        raise ValueError(f"{name} is not finite in float32, in row {int((~finite).nonzero()[0])}: correct such rows")
     return images if images.ndim == 4 else images[:, :, None, None]
+
+
+def training_images(x: Any, n: int) -> Tensor:
+    """Return the examples x of n labels as images, as `as_images` does.
+
+    Raises:
+        ValueError: raised by `as_images`; or rounding to float32 changes the values of a channel or column by more than
+            a thousandth of their standard deviation.
+    """
+    images, values = as_images(x, n), as_tensor(x, "x", examples=True).cpu()
+    if values.dtype not in (torch.float64, torch.int64, torch.int32):
+        return images
+    channels = values.transpose(0, 1).flatten(1)
+    rounding = _ROUNDED * channels.abs().amax(1) if values.is_floating_point() else torch.zeros(())
+    channels = channels.double()
+    mean, std = channels.mean(1), channels.std(1, correction=0)
+    single = torch.finfo(torch.float32)
+    blurred = (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
+    blurred &= std > rounding  # a column that varies by rounding alone is constant
+    if blurred.any():
+        i = int(blurred.nonzero()[0])
+        raise ValueError(
+            f"x: float32 blurs column {i} of mean {mean[i]:.3g} and standard deviation {std[i]:.3g}: pass all examples "
+            "standardised, as (x - x.mean(0)) / x.std(0), or leave out columns that hardly vary"
+        )
+    return images
 
 
 def splits_of(
@@ -134,7 +129,7 @@ def splits_of(
     """
     require_same_rows(x, y, "y")
     z, classes = class_positions(y)
-    images = as_images(x, len(z))
+    images = training_images(x, len(z))
     splits = {"train": LabelledImages(images, z)}
     for name, given in (("validation", validation), ("test", test)):
         if given is None:
@@ -236,7 +231,10 @@ def predictor(
         x: examples in their original shape, the input shape of a user's module.
         input_shape: shape of an example as an image, [C, H, W].
         k: number of outputs.
-        training: whether a user's module is used in training mode.
+        training: whether networks are trained from new weights; otherwise modules are in evaluation mode.
+
+    Raises:
+        ValueError: anything else than a name, options, a network or a function that makes one.
     """
     if isinstance(model, (Classifier, KernelModel)):
         return copy.deepcopy(model)
@@ -268,107 +266,3 @@ def name_of(model: Any, built: Classifier | KernelModel) -> str:
             built.name,
         )
     return model if isinstance(model, str) else getattr(built, "name", type(built).__name__)
-
-
-@dataclass(frozen=True)
-class InputScale:
-    """The scale of the training examples, to which all examples are brought; each attribute is per channel, [C].
-
-    Networks compute in float32. A channel that float32 can represent is first rounded to float32, as in the commands.
-    Other channels, such as Unix times, are first standardised in float64 as (x - shift) / unit.
-    """
-
-    shift: Tensor
-    unit: Tensor
-    mean: Tensor
-    std: Tensor
-
-    @classmethod
-    def of(cls, images: Tensor) -> "InputScale":
-        """Return the scale of training images [N, C, H, W].
-
-        A channel is standardised in float64 if it exceeds the range of float32, or if rounding to float32 changes its
-        values by more than a thousandth of their standard deviation, as in `erasure.zscore.require_precision`.
-        """
-        shift, unit = torch.zeros(images.shape[1]).double(), torch.ones(images.shape[1]).double()
-        if images.dtype != torch.float32:
-            channels, single = images.transpose(0, 1).flatten(1), torch.finfo(torch.float32)
-            largest = channels.double().abs().amax(1)
-            if images.is_floating_point():
-                relative = channels / largest.clamp(min=torch.finfo(torch.float64).tiny)[:, None]  # no overflow
-                mean, std = relative.mean(1) * largest, relative.std(1) * largest
-                varies = std > _ROUNDED * largest
-            else:
-                first = channels[:, :1].double()
-                centred = _less(channels, first)
-                mean, std = (first[:, 0] + centred.mean(1)).round(), centred.std(1)
-                varies = std > 0
-            too_large = largest > single.max / 2
-            lost = too_large | (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
-            shift = torch.where(lost & varies, mean, shift)
-            unit = torch.where(lost & varies, std, torch.where(too_large, largest, unit))
-        statistics = channel_statistics(_rounded(images, shift, unit))
-        return cls(shift, unit, statistics["channel_mean"], statistics["channel_std"])
-
-    def to_device(
-        self, part: LabelledImages, name: str, *, padding: int = 0, flip: bool = False, device: torch.device
-    ) -> DeviceImages:
-        """Bring examples, called `name` in errors, to this scale and copy them to the device.
-
-        Raises:
-            ValueError: a value is too far from the training examples for float32.
-        """
-        images = _rounded(part.images, self.shift, self.unit)
-        finite = images.flatten(1).isfinite().all(1)
-        if not finite.all():
-            raise ValueError(
-                f"{name} exceeds float32 in row {int((~finite).nonzero()[0])}, on the scale of the training examples: "
-                "correct or remove such rows"
-            )
-        rounded = LabelledImages(images, part.labels)
-        return DeviceImages(rounded, self.mean, self.std, padding=padding, flip=flip, device=device)
-
-
-def _rounded(images: Tensor, shift: Tensor, unit: Tensor) -> Tensor:
-    """Return (images - shift) / unit in float32, computed in float64."""
-    if bool((shift == 0).all() and (unit == 1).all()):
-        return images.float()
-    return (_less(images, shift[:, None, None]) / unit[:, None, None]).float()
-
-
-def _less(values: Tensor, shift: Tensor) -> Tensor:
-    """Return values - shift in float64; exact for integers, which float64 does not hold beyond 2^53."""
-    if values.is_floating_point() or not values.numel():
-        return values.double() - shift
-    least, largest = map(int, values.aminmax())
-    if max(-least, largest) < 2**53:
-        return values.double().sub_(shift)
-    high = (shift / 2**32).floor()
-    low = shift - high * 2**32
-    return ((values.long() >> 32).double() - high) * 2**32 + ((values.long() & (2**32 - 1)).double() - low)
-
-
-def on_device(
-    parts: Mapping[str, LabelledImages], device: torch.device, crop_padding: float, *, flip: bool
-) -> dict[str, DeviceImages]:
-    """Copy every split to the device, standardised like the training split; only that split is cropped and mirrored.
-
-    Raises:
-        ValueError: raised by `InputScale.to_device`.
-    """
-    train = parts["train"].images
-    scale = InputScale.of(train)
-    doubtful = (scale.unit < _DOUBTFUL * scale.shift.abs()) & train.is_floating_point()
-    if doubtful.any():
-        i = int(doubtful.nonzero()[0])
-        log.warning(
-            "x: %d of %d columns vary by less than %g of their mean, e.g. column %d (mean %.3g, standard deviation "
-            "%.3g): they are standardised; leave out those that vary by rounding alone",
-            int(doubtful.sum()), len(doubtful), _DOUBTFUL, i, scale.shift[i], scale.unit[i],
-        )  # fmt: skip
-    padding = round(crop_padding * max(parts["train"].images.shape[-2:]))
-    augmented = {"padding": padding, "flip": flip}
-    return {
-        name: scale.to_device(part, _ARGUMENTS[name], device=device, **(augmented if name == "train" else {}))
-        for name, part in parts.items()
-    }

@@ -1,8 +1,9 @@
 """`fit`: train a network from several seeds on examples in memory, as `python -m train` does on a dataset."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,21 +11,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from erasure.dataset import LabelledImages
+from erasure.pipeline import channel_statistics
+from erasure.progress import Show, hidden
 from erasure.threads import threads_for
 from erasure.torch_modes import default_modes
 from harness.device_and_precision import pick_device
 from harness.loss_curves import endings
 from harness.statistics import Spread, seeds_text
 from models.classifier import Classifier
-from train.device_images import DeviceImages
+from train.device_images import DeviceImages, standardised
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochReport, Fit, fit_members
 from train.examples_in_memory import (
     Examples,
-    InputScale,
     as_images,
     name_of,
-    on_device,
     predictor,
     require_alike,
     require_seeds,
@@ -36,9 +38,6 @@ from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
 from train.settings import TrainSettings, num_held_out
 from train.stacking_rule import choose, step_multiply_adds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class Fitted:
     losses: pd.DataFrame
     curve: pd.DataFrame
     _fit: Fit
-    _scale: InputScale
+    _standardised: Callable[[LabelledImages], DeviceImages]
     _example: Any  # the first example of x in its original form
 
     @default_modes()
@@ -74,13 +73,12 @@ class Fitted:
             x: examples like those of `fit`, [n, d] or [n, C, H, W].
 
         Raises:
-            ValueError: the examples have another shape, or are too far from the training examples for float32.
+            ValueError: the examples have another shape, or values that are not finite in float32.
         """
         require_alike(self._example, x, "x", "the training examples")
         part = unlabelled_examples(x, as_images(self._example, 1), "x")
-        device = next(iter(self.weights.values())).device
         with torch.no_grad():
-            logits = self._fit.logits(self._scale.to_device(part, "x", device=device))
+            logits = self._fit.logits(self._standardised(part))
         return logits.double().softmax(-1).cpu().numpy()
 
     def predict(self, x: Any) -> NDArray:
@@ -96,22 +94,6 @@ class Fitted:
             text += f"; in {untrained} of {len(self.seeds)} trainings the validation loss never improved"
         return f"{text}, {seeds_text(len(self.seeds))}"
 
-    def plot(self, ax: "Axes | None" = None, **line: Any) -> "Axes":
-        """Draw each seed's validation loss over epochs.
-
-        Args:
-            ax: axes to draw on; by default a new figure's.
-            **line: options of matplotlib's `plot`, e.g. color="black".
-        """
-        if ax is None:
-            from matplotlib import pyplot
-
-            ax = pyplot.subplots()[1]
-        for seed, losses in self.curve.groupby("seed"):
-            ax.plot(losses["epoch"], losses["validation_loss_bits"], **{"label": f"{self.model}, seed {seed}", **line})
-        ax.set(xlabel="epoch", ylabel="validation loss (bits)")
-        return ax
-
 
 @default_modes()
 def fit(
@@ -125,7 +107,7 @@ def fit(
     settings: TrainSettings | str = "default",
     flip: bool = False,
     device: str | torch.device = "auto",
-    on_progress: Callable[[float, str], object] = lambda *_: None,
+    on_progress: Show = hidden,
 ) -> Fitted:
     """Train a network from several seeds, each until its validation loss stops improving.
 
@@ -134,8 +116,8 @@ def fit(
     Args:
         x: vectors [n, d] or images [n, C, H, W]: a tensor, an array or a frame; standardised per channel or column.
         y: classes [n], integers or strings.
-        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, a torch.nn.Module, or a function that
-            makes one, as for `mdl.codelength`.
+        model: a name ("linear", "mlp", "lenet", ...), a dictionary of options, a torch.nn.Module, or a
+            function that makes one, as for `mdl.codelength`.
         validation: examples (x, y) that stop trainings. By default, training stops on the last tenth of each seed's
             order of the examples, which is not trained on.
         test: examples (x, y) on which the networks are also scored.
@@ -155,11 +137,12 @@ def fit(
     built = predictor(model, x, images.shape[1:], len(classes))
     if not isinstance(built, Classifier):
         raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
-    name, data = name_of(model, built), on_device(splits, where, trained.crop_padding, flip=flip)
+    name, (mean, std) = name_of(model, built), channel_statistics(images).values()
+    data = standardised(splits, mean, std, crop_padding=trained.crop_padding, flip=flip, device=where)
     ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
     n, orders = len(images), permutations(seeds, len(images)).to(where)
     subsets, held_out = orders.tensor_split([n - (num_held_out(n) if validation is None else 0)], dim=1)
-    stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n], trained)
+    stack, progress = choose(ensemble, len(seeds), data["train"], trained).stack, TrainingProgress([n])
 
     def show(report: EpochReport) -> None:
         on_progress(progress.share(0, *report.mean_epochs), str(report))
@@ -185,7 +168,7 @@ def fit(
         losses,
         pd.DataFrame(rows).drop(columns="n"),
         fitted,
-        InputScale.of(images),
+        functools.partial(DeviceImages, mean=mean, std=std, padding=0, flip=False, device=where),
         x[:1],
     )
     on_progress(1.0, str(result))

@@ -10,7 +10,7 @@ from harness.result_fields import Bits, Endings, Number, Part, Share, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class CounterpartResult(Part):
-    """Scores on a sample during training, with a list over steps for each seed (`train.matched_sample_losses`).
+    """Scores on a sample during training, with a list over steps for each seed (`train.counterpart_losses`).
 
     Attributes:
         z_scores: z-score of the sample's class information in each order; keys are "order 1", ...

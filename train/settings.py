@@ -128,7 +128,7 @@ class TrainConfig(TrainingConfig):
 
     Args:
         counterparts: names of samples that share some statistics with the test images. Losses on them are recorded
-            during training (`train.matched_sample_losses`). None records nothing.
+            during training (`train.counterpart_losses`). None records nothing.
     """
 
     counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = None

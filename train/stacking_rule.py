@@ -19,7 +19,6 @@ from train.ensemble import Ensemble
 from train.settings import TrainSettings
 
 LARGEST_STACKED = 300_000  # most multiply-adds in one example's forward pass for stacking on a CPU
-_HOW = {"all": "in one network", "one": "one after another"}
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,8 @@ class Stacking:
     why: str
 
     @property
-    def setting(self) -> str:
-        """The value of train.stack that requests this stacking."""
-        return "one" if self.stack == 1 else "all"
-
-    @property
     def how(self) -> str:
-        return _HOW[self.setting]
+        return "one after another" if self.stack == 1 else "in one network"
 
 
 def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: TrainSettings) -> Stacking:

@@ -10,9 +10,9 @@ from harness.loss_curves import endings, label_entropy_bits, sharp_drops
 from harness.result import per_seed
 from harness.result_fields import Final, Timing
 from harness.run_directory import Run
+from train.counterpart_losses import draw_counterparts, results_of
 from train.early_stopping import warn_of_unlike_validation
 from train.epoch_trainer import EpochReport, fit_members
-from train.matched_sample_losses import draw_counterparts, results_of
 from train.prepared_training import PreparedTraining
 from train.progress_estimate import TrainingProgress
 from train.randomness import permutations
@@ -33,7 +33,7 @@ def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logge
     with threads_for(images.numel() * images[0].numel()):  # for class covariances
         counterparts, spectra = draw_counterparts(prepared.experiment, prepared.dataset)
     with Display(run.id) as display:
-        work = TrainingProgress([len(train)], prepared.settings)
+        work = TrainingProgress([len(train)])
 
         def show(report: EpochReport) -> None:
             if len(report.validation_bits) == report.members:  # a mean over fewer seeds would jump

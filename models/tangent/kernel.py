@@ -6,7 +6,6 @@ Kernels of fully connected layers are products of inputs and slopes; those of ot
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +22,10 @@ _TRIED = 4  # examples whose gradients show which layers are fully connected
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
     """Return the fully connected layers whose gradient is the product of one input and one slope per example, by name.
 
-    The gradient on some of the inputs x [n, ...] shows which layers these are. Others are called twice, on sequences or
-    on a learned query, or they compute with a function of their parameters (masks, weight normalisation).
+    The gradient on some of the inputs x [n, ...] shows which layers these are. Others are called twice or on sequences,
+    or they compute with a function of their parameters (weight normalisation). A subclass of `Linear` is no such layer.
     """
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
+    layers = {name: m for name, m in model.named_modules() if type(m) in (Linear, nn.Linear)}
     parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
     some, n = torch.cat([x[:_TRIED], x[:_TRIED]]).double(), len(x[:_TRIED])
     with torch.enable_grad(), _calls(layers.values()) as calls:
@@ -80,9 +79,7 @@ def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor
     """
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> Any:
-        if not isinstance(output, Tensor):  # a subclass that returns more
-            return output
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         calls.append((layer, inputs[0].detach().clone(), output))
         return output.clone()
 

@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
+
+from conf.check import AtLeast1, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,22 +21,11 @@ class LinearizedDescent:
         learning_rate: η, of that mean loss, as in the paper's tables.
         steps: t; "converged" for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
-
-    Raises:
-        ValueError: a value outside its range.
     """
 
-    learning_rate: float
-    steps: int | Literal["converged"]
-    weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate={self.learning_rate}: must be a positive number")
-        if not self.t > 0:
-            raise ValueError(f"steps={self.steps}: must be positive, or converged")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay={self.weight_decay}: must not be negative")
+    learning_rate: Positive
+    steps: AtLeast1 | Literal["converged"]
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
 
     @property
     def t(self) -> float:

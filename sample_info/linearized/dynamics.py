@@ -54,7 +54,6 @@ class LinearizedDynamics:
         self._single = self._solver(method)  # for single examples
         self.coefficients = -self._single.full.view(self.n, self.k)  # a, [n, k]
         self.how = self._single.how  # the solver, in words
-        self.preparation = self._single.preparation  # share of the work for all examples that is done by now
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """Return f_t(x) = f_0(x) + Θ(x, X) a from `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""

@@ -8,7 +8,7 @@ one product with the kernel for all sets. It is faster for one vector, or for fe
 """
 
 import functools
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -70,8 +70,6 @@ class Elimination:
         ValueError: A is singular.
     """
 
-    preparation: ClassVar[float] = 0.5  # rough share of the time for all single examples that the constructor takes
-
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float) -> None:
         self._n, self._k = residual.shape
         self._inverse = inverse(kernel, shift)
@@ -94,8 +92,6 @@ class Elimination:
 
 class MaskedSeries:
     """Solver for f(A) r and its change without a set, A = Θ + λI, by a series on [λ, λ + σ] for a bound σ on Θ."""
-
-    preparation: ClassVar[float] = 0.05
 
     def __init__(self, kernel: Tensor, residual: Tensor, series: ChebyshevSeries) -> None:
         self._kernel, self._shape = kernel, residual.shape
@@ -140,8 +136,6 @@ class MaskedSeries:
 
 class Resolvent:
     """Solver for f(A) r and its change without a small set, by a contour rule on an interval with A's spectrum."""
-
-    preparation: ClassVar[float] = 0.7  # an eigendecomposition
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float, rule: ContourRule) -> None:
         self._n, self._k = residual.shape

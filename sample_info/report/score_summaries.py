@@ -18,9 +18,6 @@ from sample_info.settings import SummarySettings
 def information_of(examples: Examples, scored: Sequence[Scored]) -> InformationResult:
     """Return the result of a run from the scores of its seeds."""
     summaries = [{name: _summary_of(values, examples) for name, values in one.scores.nats.items()} for one in scored]
-    estimates = [
-        {f"{name}_nats": estimate.described for name, estimate in one.scores.error_estimates.items()} for one in scored
-    ]
     return InformationResult(
         **examples.result_fields(),
         information=by_name(summaries),
@@ -35,7 +32,6 @@ def information_of(examples: Examples, scored: Sequence[Scored]) -> InformationR
         between_seeds=_between_seeds([one.scores.nats["f_si_nats"] for one in scored]),
         summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=by_name([one.attribution for one in scored]) or None,
-        error_estimates=by_name(estimates) or None,
         held_out_size=len(examples.held_out),
         eraser_fit=examples.eraser_fit,
     )

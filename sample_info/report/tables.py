@@ -31,7 +31,7 @@ from harness.results.columns import (
 from harness.results.run_settings import flatten
 from harness.results.table import Table
 from harness.statistics import deviation_over
-from sample_info.result import SCORES, InformationResult, SummaryCurves
+from sample_info.result import InformationResult, SummaryCurves
 
 
 def information(frames: Sequence[pd.DataFrame]) -> list[tuple[Row, InformationResult]]:
@@ -47,10 +47,6 @@ _REFERENCES = (
 _ATTRIBUTION = (
     "How well methods of single examples foresee the network itself, trained again (docs/attribution.md); in brackets "
     "a 95 % bootstrap interval over halves and inputs, mean over seeds."
-)
-_ESTIMATES = (
-    "How many scores are wrong by less than a factor of two, by the estimate, over seeds; of those that retraining "
-    "left out, the rank correlation with the true error, and how many are judged rightly (docs/sample_info.md)."
 )
 _AUROC = "AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
 _SUMMARIES = (
@@ -124,11 +120,6 @@ def _ratio(heading: str, name: str) -> Column:
     return _Numbers(heading, name, template="{:.3g} ({:.3g} to {:.3g})", numbers=over)
 
 
-def _count(heading: str, name: str) -> Column:
-    """Return a column with a number of scores and their total, "3 of 5", summed over seeds."""
-    return _Numbers(heading, name, template="{:,} of {:,}", numbers={name: sum, f"{name}_of": sum})
-
-
 _EXAMPLE = (
     "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples"
 )
@@ -177,13 +168,6 @@ ATTRIBUTION = (
     spread("leave-one-out r", "leave_one_out", ".3f"),
     spread("AUROC, wrong labels", "auroc", ".3f"),
 )
-ESTIMATES = (
-    Column("score", "score", lambda score: SCORES.get(score) or score),
-    _count("within a factor of 2, by the estimate", "believable"),
-    spread("rank correlation", "spearman", ".3f"),
-    _count("believed, and truly within", "rightly_believed"),
-    _count("doubted, and truly not", "rightly_doubted"),
-)
 _STILL = "the share of the first's most informative tenth that is in the second's"
 MOVEMENTS = (
     word("model", "model"),
@@ -210,13 +194,11 @@ def tables_of(
     summaries = [word("accuracy", "whose"), Column("removed", "removed", ".0%"), *map(_summary_column, orders)]
     entries = [row.assign(classes=_classes(row), notes=_notes(row)) for frame in frames for row in rows_of(frame)]
     removed = [_about(entry, result) | row for entry, result in runs for row in _summary_rows(result)]
-    estimates = [_with_totals(row) for row in _parts(runs, "error_estimates", "score")]
     attribution = _parts(runs, "attribution", "method")
     groups = [{**row, "f_si_nats": row["mean_nats"]} for row in _parts(runs, "groups", "group")]
     tables = [
         _table("runs", "Runs", SCORED, "docs/sample_info.md.", entries),
         _table("references", "Scores and references", REFERENCES, _REFERENCES, _parts(runs, "references", "compared")),
-        _table("errors", "Estimated errors of scores", ESTIMATES, _ESTIMATES, estimates),
         _table("attribution", "Attribution methods judged by retraining", ATTRIBUTION, _ATTRIBUTION, attribution),
         _table("movement", "How scores move between erasers", MOVEMENTS, _MOVEMENTS, between_erasers, who=()),
         _table("groups", "Subgroups of examples", GROUPS, _AUROC, groups),
@@ -251,14 +233,6 @@ def _parts(runs: Sequence[tuple[Row, InformationResult]], field: str, name: str)
         for entry, result in runs
         for key, part in (getattr(result, field) or {}).items()
     ]
-
-
-def _with_totals(row: Row) -> Row:
-    """Return a row of error estimates with the total of each count, by seed."""
-    believed = values(row, "believed")
-    doubted = [retrained - of_them for retrained, of_them in zip(values(row, "retrained"), believed, strict=False)]
-    totals = {"believable_of": [row["train_size"]] * seeds_of(row), "rightly_believed_of": believed}
-    return {**row, **totals, "rightly_doubted_of": doubted}
 
 
 def _summary_rows(result: InformationResult) -> list[dict[str, Any]]:

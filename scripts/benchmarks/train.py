@@ -140,7 +140,7 @@ class TrainingBenchmark:
         settings = dataclasses.replace(self.settings, compile=compiled)
         note = f"; {stacking.how}: {stacking.why}" if way == "rule" else ""
         if way == "other":
-            other = {"one": "all", "all": "one"}[stacking.setting]
+            other = "all" if stacking.stack == 1 else "one"
             stacking = self._chosen(dataclasses.replace(settings, stack=other))
         who = f"ours, {stacking.how}{', compiled' if compiled else ''}"
         match way:

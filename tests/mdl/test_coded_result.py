@@ -3,16 +3,15 @@
 import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
-from harness.logger import Logger
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result_fields import Final
 from mdl.block_code import BlockCode, SizeTrained
-from mdl.coded_result import log_totals, result_of_curve
+from mdl.coded_result import result_of_curve
 from mdl.result import Point
 from tests.made_up_runs import made_up
 from train.randomness import permutation
@@ -57,16 +56,3 @@ def test_a_result_is_that_of_its_learning_curve() -> None:
     assert summary.sharp_drop is not None
     assert summary.sharp_drop.bits == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
     assert summary.sharp_drop.epoch == [0, 1]
-
-
-@pytest.mark.parametrize("seeds", [[0], [0, 1]])
-def test_one_seed_has_no_standard_deviation(seeds: list[int]) -> None:
-    bits, said = [1.0, 1.5][: len(seeds)], {}
-    points = [
-        Point(n=10, ce_next_bits=bits, ce_test_bits=bits, epochs=[1] * len(bits)),
-        Point(n=30, ce_next_bits=None, ce_test_bits=bits, test_accuracy=bits, epochs=[1] * len(bits)),
-    ]
-    result = result_of_curve(prepared(seeds, 2), points, [10, 30], [30.0, 36.0][: len(seeds)])
-    log_totals(cast(Logger, SimpleNamespace(summarise=said.update)), result)
-    assert said["result/bits_per_sample"] == pytest.approx(1.0 if len(seeds) == 1 else 1.1)
-    assert said.get("result/bits_per_sample_std") == (None if len(seeds) == 1 else pytest.approx(0.1 * 2**0.5))

@@ -170,16 +170,6 @@ def only_result(runs: str) -> tuple[Path, dict]:
     return path.parent, json.loads(path.read_text())
 
 
-def test_kernel_and_network_end_in_one_table(command) -> None:
-    quick = ["train=quick", "mdl=quick", "seeds=[0]", "logger.mode=disabled", FEWER]
-    outcome = command(MDL, "-m", "model=linear,kernel", "eraser=control", *quick)
-    assert outcome.code == 0, outcome.err
-    assert outcome.out.count("mdl: digits") == 1
-    assert " linear " in outcome.out
-    assert " kernel " in outcome.out
-    assert len([*Path("runs/sweeps").glob("*/comparison.png")]) == 1
-
-
 def test_a_run_says_what_its_labels_cost(command) -> None:
     assert command(MDL, *OWN).code == 0
     directory, result = only_result("runs")

@@ -21,7 +21,7 @@ from harness.result import read_result
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND
 from mdl.published_procedure import (
-    Examples,
+    LabelledSet,
     PublishedTraining,
     initialise,
     mean_bits,
@@ -47,7 +47,7 @@ def settings(**options: object) -> TrainSettings:
     return composed("mdl", ["train=published", "eraser=control", *words], MdlConfig).train
 
 
-def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> Examples:
+def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> LabelledSet:
     """Images [n, 1, 8, 8] whose class is where they are bright, and noise."""
     source = torch.Generator().manual_seed(seed)
     labels = torch.randint(4, (n,), generator=source)
@@ -158,11 +158,6 @@ def losses_by_load_state_dict(own: TrainSettings) -> list[float]:
     return losses
 
 
-def test_no_more_epochs_are_left_than_either_limit_allows() -> None:
-    assert training(settings(max_epochs=2)).epochs_left == 2
-    assert training(settings(max_epochs=100)).epochs_left == 3  # of its patience
-
-
 def test_it_learns_and_scores_the_training_sequence_and_the_average() -> None:
     run = training(settings(**{"published.patience_epochs": 10}), n=400)
     assert run.averaged_loss(examples(300, 3)) == pytest.approx(2.0)  # bits, of four classes and a readout of zeros
@@ -262,18 +257,6 @@ def test_branches_are_dropped_when_it_is_scored() -> None:
     for rate, factors in seen:  # what is kept makes up for what is dropped
         expected = torch.tensor([0.0, 1 / (1 - rate)] if rate else [1.0])
         torch.testing.assert_close(factors.unique(), expected)
-
-
-def test_the_optimizer_has_the_settings_of_the_run() -> None:
-    run = training(settings(lr=0.01, betas=[0.8, 0.99], weight_decay=0.1, warmup_steps=7))
-    factors = run.model.learning_rates()
-    assert len({*factors.values()}) > 1
-    names = {parameter: name for name, parameter in run.model.named_parameters()}
-    groups = run._optimizer.param_groups
-    rates = {names[parameter]: group["lr"] for group in groups for parameter in group["params"]}
-    assert rates == {name: 0.01 * factor for name, factor in factors.items()}
-    for group in groups:
-        assert (tuple(group["betas"]), group["weight_decay"], group["warmup_steps"]) == ((0.8, 0.99), 0.1, 7)
 
 
 def test_layers_start_as_pytorchs_do_and_the_readout_at_zero() -> None:

@@ -1,7 +1,6 @@
 """The replay code: nothing is used before it is paid for, and what it pays follows from that alone."""
 
 import dataclasses
-import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -132,21 +131,6 @@ def test_each_seed_draws_its_own_initial_weights(code) -> None:
         assert not torch.allclose(weight[0], weight[1])
 
 
-def test_batches_draw_different_views_and_are_of_the_size_that_is_set(code, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = ReplayTrainer.begin_round, []
-    monkeypatch.setattr(ReplayTrainer, "begin_round", lambda self: seen.append(real(self)) or seen[-1])
-    batches = code(images(torch.arange(SIZES[-1]) % 2), Dropping(), seeds=(0,))
-    batches.run()
-    alike = [(a, b) for a, b in itertools.pairwise(seen) if a.views.shape == b.views.shape]
-    assert alike
-    for a, b in alike:
-        assert not torch.equal(a.views, b.views)
-        assert not torch.equal(a.factors, b.factors)
-    for draws in seen:  # 4 labels with 7 readers each, in batches of 8: the fewest steps, as equal as can be
-        steps, _, size = draws.positions.shape
-        assert (steps, size) == (4, 7)
-
-
 def test_a_seed_costs_what_it_costs_alone(code) -> None:
     together, alone = code(images(), shared=False), code(images(), seeds=(1,))
     together.run()
@@ -196,27 +180,6 @@ def test_streams_stand_uniformly_over_the_past() -> None:
     stepped = positions[1:] == positions[:-1] + 1
     assert (stepped | (positions[1:] == 0)).all()
     assert not torch.equal(positions, stream_positions(12, 40_000, seed=1))
-
-
-def test_every_step_learns_of_the_newest_batch_and_nothing_beyond(code, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, seen = code(images(), shared=False), []
-    real = ReplayTrainer.begin_round
-
-    def note(self: ReplayTrainer):
-        draws = real(self)
-        place = torch.empty_like(self._orders).scatter_(1, self._orders, torch.arange(SIZES[-1]).expand(2, -1))
-        seen.append((self.known, [place[s][draws.positions[:, s]] for s in range(2)]))
-        return draws
-
-    monkeypatch.setattr(ReplayTrainer, "begin_round", note)
-    plain.run()
-    before = 0
-    for known, members in seen:
-        for places in members:
-            assert int(places.max()) < known
-            assert set(range(before, known)) <= set(places.flatten().tolist())
-        before = known
-    assert not torch.equal(seen[-1][1][0], seen[-1][1][1])
 
 
 def test_batches_end_at_the_sizes() -> None:

@@ -56,10 +56,3 @@ def test_few_images_are_named_before_the_fit_and_under_the_table(command, folder
     caplog.clear()
     enough = command(TRAIN, *TINY, *images, "dataset.size=6")  # as it says
     assert "cannot be estimated" not in caplog.text + enough.out
-
-
-def test_a_first_size_of_two_is_for_those_who_ask_for_it(command, folder: Path, caplog) -> None:
-    asked = [*TINY, "dataset=image_folder", f"dataset.root={folder}", "mdl=quick", "mdl.min_chunk=2"]
-    outcome = command(MDL, *asked, "dataset.size=6")
-    assert "training sizes 2, 17, 130: the first network learns from 2 examples of 3 classes" in caplog.text
-    assert "Few labels: the first network learns from 2 examples of 3 classes" in one_line(outcome.out)

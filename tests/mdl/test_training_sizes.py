@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlSettings
-from mdl.training_sizes import chunk_sizes, few_labels, rounded_sizes, warn_of_few
+from mdl.training_sizes import chunk_sizes, few_labels, rounded_sizes
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
@@ -31,13 +31,6 @@ def test_parts_sum_to_the_dataset_and_never_shrink(total: int, num_chunks: int, 
         for i, part in enumerate(parts[:-1]):
             slack = 1 + 2 * i * part / max(1, parts[-2])
             assert abs(part - parts[0] * ratio**i) <= slack
-
-
-def test_the_papers_sizes() -> None:
-    made = sizes(50_000, 10, None)
-    assert made[0] == 1024
-    assert made == sizes(50_000, 10, 1024)
-    assert made[-1] == 50_000
 
 
 def test_sizes_that_do_not_fit_say_which_would() -> None:
@@ -90,15 +83,6 @@ def test_by_default_no_network_is_trained_on_fewer_than_ten_examples_or_one_per_
         ValueError, match="at least min_chunk=10 .* 46: set mdl.num_chunks to at most 4 or set mdl.min_"
     ):
         sizes(46, 10, None)
-
-
-def test_sizes_that_are_too_few_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_few([1000, 5000, 50_000], 10)
-    assert not caplog.messages
-    warn_of_few([2, 17, 130], 3)
-    (message,) = caplog.messages
-    assert message.startswith("training sizes 2, 17, 130: the first network learns from 2 examples of 3 classes")
-    assert message.endswith("; take more examples")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ TINY: dict[str, Any] = {
     "architecture": "test_resnet",
     "pretrained": False,
     "weights": None,
-    "batch_norm": "frozen",
     "size": 32,  # docs/limitations.md: bfloat16 gradients of strided convolutions of single pixels are garbage
 }
 SCALED: Mapping[str, Callable[..., MupClassifier]] = {

@@ -92,8 +92,6 @@ def test_random_coordinates_of_large_networks_are_the_same_at_every_call() -> No
 
 
 def test_what_has_no_gradient_of_one_example_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"model\.network=TimmByName.*batch_norm=frozen"):
-        drawn(EVERY["timm"](batch_norm="batch"))
     without = PolynomialClassifier(SMALL, 10, degree=2, sketch=8)
     without.readout = torch.nn.Identity()  # type: ignore[assignment]
     with pytest.raises(ValueError, match="no linear readout"):

@@ -11,7 +11,6 @@ from models.polynomial import PolynomialClassifier
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY, Shape
 
-SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 32, 32), (3, 64, 64))
 ODD: Shape = (2, 9, 15)
 
 
@@ -33,8 +32,11 @@ def perturb(model: Classifier) -> None:
             parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
 
 
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [*SHAPES, ODD], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "precision"),
+    [((1, 8, 8), torch.float32), (ODD, torch.float32), ((3, 32, 32), torch.bfloat16)],
+    ids=str,
+)
 @pytest.mark.parametrize("name", EVERY)
 def test_gradients_are_finite_and_reach_every_parameter(name: str, shape: Shape, precision: torch.dtype) -> None:
     model, (x, z) = fresh(name, shape), batch(shape)

@@ -81,12 +81,6 @@ def test_rounding_makes_no_cosine_or_distance_that_cannot_be(name: Name) -> None
         assert float(values.max()) <= 1
 
 
-@pytest.mark.parametrize("name", ["ntk", "rbf"])
-def test_more_entries_than_are_computed_at_once_are_those_of_a_few_images(name: Name) -> None:
-    x, model = images(2100), kernel(name)  # 4.4 million
-    torch.testing.assert_close(model(x, x)[-30:], model(x[-30:], x), rtol=0, atol=1e-14)
-
-
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"model\.depth=0"):
         kernel("ntk", depth=0)

@@ -14,7 +14,7 @@ SHAPES = [(1, 8, 8), (3, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (3, 33, 4
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("width", [16, 17, 32, 64, 100, 128, 256, 500, 512, 1024, 4096])
+@pytest.mark.parametrize("width", [16, 17, 128, 500, 4096])
 def test_parameters_match_within_two_percent(shape: tuple[int, int, int], width: int) -> None:
     for depth in (1, 2, 3, 4, 8, 16):
         size = {"width": width, "depth": depth}

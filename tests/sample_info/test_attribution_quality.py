@@ -8,12 +8,15 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
+from conf.schema import validate
 from erasure.store.checked_files import load_tensors, read_json
-from sample_info.__main__ import COMMAND
+from sample_info.__main__ import COMMAND, experiment
 from sample_info.agreement import auroc
 from sample_info.attribution_quality import added_up, datamodeling_score, leave_one_out_correlation
-from sample_info.pairwise_files import read_pairwise
+from sample_info.linearized.network import LinearizedNetwork
 from sample_info.retraining import GradientDescent, halves, positions
+from sample_info.scored_examples import prepare
+from sample_info.settings import SampleInfoConfig
 from tests.sample_info.problems import draws
 
 SMALL = ["model.width=128", "sample_info.examples=60", "sample_info.held_out=40", "sample_info.training.steps=300"]
@@ -78,7 +81,7 @@ def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
 
 
 def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    methods = ["sample_info.references.methods=[subsets,influence,cosine,retraining]", "sample_info.pairwise=true"]
+    methods = ["sample_info.references.methods=[subsets,influence,cosine,retraining]"]
     methods += ["sample_info.references.examples=10"]
     outcome = command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1")
     assert outcome.code == 0, outcome.err
@@ -101,11 +104,12 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     assert f"| {sets} | 0.9" in table.read_text()
     subsets, _ = load_tensors(path.parent / "subsets-0.safetensors")
     alone, moved = subsets["alone"], subsets["alone_outputs"]
-    effects, _ = read_pairwise(path.parent, 0)  # anybody can compute it again from the files
-    again = datamodeling_score(added_up(effects.transpose(0, 1), subsets["left_out"]), subsets["outputs"])
+    problem = prepare(experiment(validate(read_json(path)["config"], SampleInfoConfig))).problem(0)
+    effects = LinearizedNetwork(problem, problem.kernels()).all_left_out().outputs
+    again = datamodeling_score(added_up(effects, subsets["left_out"]), subsets["outputs"])
     assert again.mean == pytest.approx(by_method[ours]["datamodeling"]["mean"])
     single = torch.full((60, *moved.shape[1:]), torch.nan, dtype=torch.float64).index_put((alone,), moved)
-    r = leave_one_out_correlation(effects.transpose(0, 1), single)
+    r = leave_one_out_correlation(effects, single)
     assert r == pytest.approx(by_method[ours]["leave_one_out"])
 
     def fail(*_) -> None:

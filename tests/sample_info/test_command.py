@@ -17,7 +17,6 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import ntk
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND, experiment
-from sample_info.error_estimates import EstimatedErrors
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
@@ -251,41 +250,6 @@ def test_scores_are_those_of_gradient_descent_on_the_weights_and_sgd_stands_besi
         scores["prediction_change"][0], (moved @ j_held_out.T).square().mean(1), rtol=1e-8, atol=0
     )
     assert result["information"]["si_sgd_nats"][0]["mean_nats"] > 0
-
-
-ESTIMATED = [*SMALL, "logger.mode=disabled", "sample_info.error_estimate=true"]
-
-
-def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> None:
-    options = ["model.width=16", "sample_info.references.methods=[retraining]", "sample_info.references.examples=8"]
-    outcome = command(COMMAND, *ESTIMATED, *options)
-    assert outcome.code == 0, outcome.err
-    directory, result = the_run()
-    tensors, _ = load_tensors(directory / "scores.safetensors")
-    for score, kind in (("f_si", "prediction"), ("si", "weight")):
-        plain, path, truth = (tensors[f"{who}{kind}_change"][0] for who in ("", "trained_path_", "retraining_"))
-        factor, believable = tensors[f"{score}_error_factor"][0], tensors[f"{score}_believable"][0]
-        assert torch.equal(factor, EstimatedErrors(plain, path).factor)
-        assert believable.tolist() == (factor < 2).long().tolist()
-        (estimate,) = result["error_estimates"][f"{score}_nats"]
-        assert (estimate["believable"], estimate["retrained"]) == (int(believable.sum()), 8)
-        left_out = ~truth.isnan()
-        assert estimate["believed"] == int(believable[left_out].sum())
-    assert f"{result['error_estimates']['f_si_nats'][0]['believable']} of 60" in outcome.out
-    assert {"trained path", "trained path with retraining"} <= {*result["references"]}
-    with (directory / "scores.csv").open() as file:
-        assert {row["si_believable"] for row in csv.DictReader(file)} <= {"0", "1"}
-
-
-def test_every_score_of_a_linear_network_is_believable(command) -> None:
-    rate = "sample_info.training.learning_rate=1e-4"
-    outcome = command(COMMAND, "model=linear", *ESTIMATED[1:], rate)
-    assert outcome.code == 0, outcome.err
-    directory, result = the_run()
-    tensors, _ = load_tensors(directory / "scores.safetensors")
-    for score in ("f_si", "si"):
-        assert float(tensors[f"{score}_error_factor"].max()) < 1 + 1e-3  # the network itself trains in float32
-        assert result["error_estimates"][f"{score}_nats"] == [{"believable": 60}]
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,6 @@ def test_scoring_again_keeps_one_of_two_that_are_alike() -> None:
     assert set(values[remaining(once, 0.4)].tolist()) != {0.0, 3.0, 5.0}  # the control: scored once, both go
 
 
-def test_scoring_once_is_the_whole_fraction() -> None:
-    assert torch.equal(bottom_iterative(lambda left: SCORES[left], 5, fraction=1.0), bottom(SCORES))
-
-
 def test_no_scores_are_computed_beyond_the_last_fraction_that_is_wanted() -> None:
     asked: list[int] = []
 

@@ -13,16 +13,12 @@ from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceE
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.checked_files import load_tensors, read_json
-from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND, experiment
 from sample_info.eraser_fit_without_scored_examples import resolved
-from sample_info.report.tables import tables_of
-from sample_info.result import InformationResult
 from sample_info.scored_examples import prepare
 from sample_info.settings import SampleInfoConfig
-from tests.made_up_runs import stored, write_information_run
 from tests.sample_info import reference_dynamics
 
 QUICK = ["eraser=qleace", "model.width=64", "sample_info.training.steps=1000", "logger.mode=disabled"]
@@ -120,21 +116,6 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     others[rows] = False
     expected = QleaceEraser.fit(x[others], z[others])(x[rows], z[rows])
     torch.testing.assert_close(examples.stored(examples.x), expected, rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("fit", "said"),
-    [
-        (None, "of the linearised network"),
-        ("disjoint", "; eraser fitted on other examples"),
-        ("scored", "; eraser fitted on the scored examples: leaks what is left out"),
-    ],
-)
-def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | None, said: str) -> None:
-    result = write_information_run(tmp_path, "leace", eraser_fit=fit).result
-    assert isinstance(result, InformationResult)
-    *_, summaries = tables_of(arrange(stored([result])))
-    assert [row[3].endswith(said) for row in summaries.rows] == [True] * 4
 
 
 def test_auto_takes_the_first_that_can_be() -> None:

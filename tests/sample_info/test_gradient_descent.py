@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sample_info.gradient_descent import GradientDescent
 from tests.models.every_model import EVERY
-from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
+from tests.sample_info.problems import draws, linear_problem, mlp_problem, retrained
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen steps
 
@@ -107,36 +107,13 @@ def test_what_cannot_work_is_refused() -> None:
         retrained(descent, x_test, memory_bytes=10)
     with pytest.raises(AssertionError, match="examples that there are"):
         retrained(descent, x_test, torch.tensor([0, 20]))
-    with pytest.raises(
-        ValueError, match=r"targets \[20\] of type torch.float64 for 20 examples: need floating \[20, k"
-    ):
-        dataclasses.replace(descent, y=descent.y[:, 0])
-    with pytest.raises(ValueError, match=r"steps=0, "):
-        dataclasses.replace(descent, steps=0)
 
 
-def test_networks_whose_examples_mix_are_refused_and_any_other_is_retrained() -> None:
+def test_a_network_of_timm_is_retrained() -> None:
     x, y = draws(5, 3, 32, 32, seed=0).float(), draws(5, 10, seed=1).float()
-    for batch_norm in ("batch", "frozen"):
-        model = EVERY["timm"]((3, 32, 32), batch_norm=batch_norm)
-        initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        options: dict[str, Any] = {"steps": 2, "learning_rate": 1e-3}
-        if batch_norm == "batch":
-            with pytest.raises(ValueError, match=r"TimmByName mixes examples \(model.batch_norm=batch\)"):
-                GradientDescent.of(model, initial, x, y, **options)
-            continue
-        descent = GradientDescent.of(model, initial, x, y, **options)
-        result = retrained(descent, x, torch.tensor([3]))
-        expected, _ = one_after_another(descent, x)
-        torch.testing.assert_close(result.weight[3], expected[3].double(), rtol=1e-2, atol=0)
-
-
-def test_the_path_has_the_residuals_before_every_step_and_ends_where_training_does() -> None:
-    descent = linear_problem(k=2, steps=5)
-    weights, residuals = descent.trained_path()
-    assert residuals.shape == (5, 12, 2)
-    for t, residual in enumerate(residuals):
-        here = dataclasses.replace(descent, steps=t).trained() if t else descent.initial
-        torch.testing.assert_close(residual, linear(here, descent.x) - descent.y, rtol=1e-12, atol=1e-12)
-    for name, change in descent.train(descent.everything).items():
-        assert torch.equal(weights[name], descent.initial[name] + change[0])
+    model = EVERY["timm"]((3, 32, 32))
+    initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    descent = GradientDescent.of(model, initial, x, y, steps=2, learning_rate=1e-3)
+    result = retrained(descent, x, torch.tensor([3]))
+    expected, _ = one_after_another(descent, x)
+    torch.testing.assert_close(result.weight[3], expected[3].double(), rtol=1e-2, atol=0)

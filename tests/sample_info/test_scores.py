@@ -15,7 +15,6 @@ from harness.experiment import split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
-from sample_info.pairwise_files import read_pairwise
 from sample_info.settings import SampleInfoConfig, TrainingSettings
 from sample_info.training_problem import initial_weights
 
@@ -31,7 +30,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     np.savez(tmp_path / "vectors.npz", x=X, y=y)
     words = ["dataset=arrays", f"dataset.path={tmp_path}/vectors.npz", "eraser=control", "sample_info.classes=all"]
     words += ["seeds=[2,3]", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", "logger.mode=disabled"]
-    words += ["sample_info.error_estimate=true", "sample_info.pairwise=true", "sample_info.sgd_batch_size=4"]
+    words += ["sample_info.sgd_batch_size=4"]
     words += ["sample_info.training.steps=100", "sample_info.training.weight_decay=0.5"]
     config = composed("sample_info", [*words, "model=mlp", "model.width=16"], SampleInfoConfig)
     experiment = COMMAND.experiment(config)
@@ -41,12 +40,12 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     train, test = where["train"], where["test"]
     frame = unique_information(
         {"name": "mlp", "width": 16}, X[train], y[train], X[test],
-        held_out_y=y[test], seeds=[2, 3], error_estimate=True, pairwise=True, sgd_batch_size=4,
+        seeds=[2, 3], sgd_batch_size=4,
         training=TrainingSettings(learning_rate=1e-3, steps=100, weight_decay=0.5, readout_gain=1.0),
     )  # fmt: skip
     numbers = [*command.columns[command.columns.get_loc("weight_change") :]]
-    assert {"f_si_nats", "si_sgd_nats", "left_out_correct", "si_believable", "f_si_error_factor"} < {*numbers}
-    assert [*frame] == ["seed", "example", "label", *numbers, "output_effects", "loss_effects"]
+    assert {"f_si_nats", "si_sgd_nats", "left_out_correct"} < {*numbers}
+    assert [*frame] == ["seed", "example", "label", *numbers]
     for seed, rows in command.groupby("seed"):
         mine = frame[frame["seed"] == seed].set_index("example")
         place = {position: i for i, position in enumerate(train)}
@@ -56,9 +55,6 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
         assert mine["left_out_label"].astype(str).tolist() == [names[label] for label in rows["left_out_label"]]
         for name in {*numbers} - {"left_out_label"}:
             assert mine[name].tolist() == rows[name].tolist(), name  # True is 1
-        outputs, loss = read_pairwise(experiment.run.directory, int(str(seed)))
-        assert np.array_equal(np.stack([*mine["output_effects"]]), outputs.transpose(0, 1))
-        assert np.array_equal(np.stack([*mine["loss_effects"]]), loss.T)
 
 
 def test_signed_effects_are_differences_of_outputs_and_add_up_to_the_score() -> None:
@@ -76,30 +72,10 @@ def test_signed_effects_are_differences_of_outputs_and_add_up_to_the_score() -> 
     assert (losses[np.arange(9), np.arange(9)] < 0).all()
 
 
-@pytest.mark.parametrize(
-    ("model", "gain"),
-    [
-        ({"name": "mlp", "width": 32, "parametrization": "standard"}, 1.0),
-        (lambda: nn.Sequential(nn.Linear(5, 32), nn.ReLU(), nn.Linear(32, 1)), None),
-    ],
-    ids=["by name", "any module"],
-)
-def test_errors_are_estimated_where_the_network_leaves_its_linearisation(model: Any, gain: float | None) -> None:
-    def estimated(rate: float) -> pd.DataFrame:
-        training = TrainingSettings(learning_rate=rate, steps=100, readout_gain=gain)
-        return unique_information(model, X[:30], TWO[:30], X[60:], error_estimate=True, training=training)
-
-    near, far = estimated(1e-5), estimated(0.05)  # the network follows its linearisation early in training
-    assert near["f_si_believable"].all()
-    assert near["f_si_error_factor"].median() < 1.05 < 1.15 < far["f_si_error_factor"].median()
-    assert not far["f_si_believable"].all()
-    assert far["f_si_believable"].equals(far["f_si_error_factor"] < 2)
-
-
 def test_scores_of_a_linear_network_are_those_of_leaving_out_by_hand() -> None:
     """A linear network is its own linearisation: gradient descent without each example, step by step."""
     training = TrainingSettings(learning_rate=0.05, steps=50, readout_gain=None)
-    frame = unique_information(lambda: nn.Linear(5, 1), X[:12], TWO[:12], X[60:], seeds=1, training=training)
+    frame = unique_information(lambda: nn.Linear(5, 1), X[:12], TWO[:12], X[60:], pairwise=True, training=training)
     x = torch.tensor((X[:12] - X[:12].mean(0)) / X[:12].std(0, ddof=1))
     held = torch.tensor((X[60:] - X[:12].mean(0)) / X[:12].std(0, ddof=1))
     y = torch.tensor(TWO[:12] == "yes").double()[:, None]
@@ -118,8 +94,9 @@ def test_scores_of_a_linear_network_are_those_of_leaving_out_by_hand() -> None:
         without = torch.ones(12).double()
         without[i] = 0
         w, b = trained(without)
-        moved = ((held @ whole[0] + whole[1]) - (held @ w + b)).square().mean()
-        assert frame["prediction_change"][i] == pytest.approx(float(moved), rel=1e-4)
+        moved = (held @ whole[0] + whole[1]) - (held @ w + b)
+        assert frame["prediction_change"][i] == pytest.approx(float(moved.square().mean()), rel=1e-4)
+        np.testing.assert_allclose(frame["output_effects"][i], moved, rtol=1e-3, atol=1e-7)
         change = (whole[0] - w).square().sum() + (whole[1] - b).square().sum()
         assert frame["weight_change"][i] == pytest.approx(float(change), rel=1e-4)
     assert frame["f_si_nats"].to_numpy() == pytest.approx(frame["prediction_change"].to_numpy() / 2)
@@ -181,14 +158,6 @@ def test_a_module_is_linearised_in_evaluation_mode_with_its_statistics() -> None
         assert network.training == mode
 
 
-def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_score() -> None:
-    for moved, held in ((X + 1e12, (X + 1e12) - 1e12), (X * 1e40, X)):
-        scores, right = (
-            unique_information({"name": "mlp", "width": 16}, x, TWO, x[:9])["f_si_nats"] for x in (moved, held)
-        )
-        np.testing.assert_allclose(scores, right, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -202,7 +171,6 @@ def test_an_offset_or_unit_that_float32_cannot_hold_changes_no_score() -> None:
         ({"held_out_y": TWO[:9]}, "held_out_y has no effect with pairwise=False"),
         ({"held_out_y": ["maybe"] * 9, "pairwise": True}, "label 'maybe' is none of y's"),
         ({"held_out_y": TWO[:3], "pairwise": True}, "for 3 labels"),
-        ({"error_estimate": True, "training": replace(SHORT, steps="converged")}, "error_estimate=true.*step by step"),
         ({"sgd_batch_size": 4}, "sgd_batch_size=4: needs a positive sample_info.training.weight_decay"),
         ({"model": "kernel"}, "no weights"),
         ({"model": nn.Linear(5, 2)}, r"1 outputs are needed.*return logits \[3, 1\]"),

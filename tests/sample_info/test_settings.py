@@ -19,7 +19,6 @@ def settings(*overrides: str) -> SampleInfoSettings:
         (["sgd_batch_size=0", "training.weight_decay=1"], "sgd_batch_size=0: must be at least 1"),
         (["sgd_batch_size=8", "training.weight_decay=0"], "needs a positive sample_info.training.weight_decay"),
         ([*TRAINED, "training.steps=converged"], "training.steps=converged"),
-        (["error_estimate=true", "training.steps=converged"], "error_estimate=true: needs training step by step"),
         (
             ["references.methods=[influence]", "training.steps=converged"],
             "references.methods=.*needs training step by step",
@@ -28,6 +27,9 @@ def settings(*overrides: str) -> SampleInfoSettings:
         (["held_out=0"], "held_out=0: must be at least 1"),
         (["sigma=0"], "sigma=0.*must be a positive number"),
         (["data.label_noise=1"], "label_noise=1: must be less than 1"),
+        (["training.learning_rate=0"], "training.learning_rate=0: must be a positive number"),
+        (["training.steps=0"], "training.steps=0: must be at least 1 or 'converged'"),
+        (["training.weight_decay=-1"], "training.weight_decay=-1: must be at least 0"),
         (["training.readout_gain=0"], "readout_gain=0.*must be a positive number"),
         (["references.examples=1"], "references.examples=1: must be at least 2"),
     ],

@@ -8,13 +8,9 @@ import pytest
 import torch
 
 from erasure.store.checked_files import load_tensors, read_json, save_tensors
-from models.mlp import MLP
-from models.tangent.jacobian import network_outputs
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND
 from sample_info.scored_examples import Examples
-from sample_info.trained_weights import TrainedWeights
-from sample_info.training_problem import initial_weights
 from tests.conftest import Outcome
 from train.__main__ import COMMAND as TRAIN
 
@@ -105,16 +101,6 @@ def test_a_readout_that_fits_may_be_kept(command, trained) -> None:
     redrawn = scored(command, *overrides, "sample_info.training.learning_rate=1e-9")
     accuracy = [read_json(path / "result.json")["network"]["train_accuracy"][0] for path in (trained_readout, redrawn)]
     assert accuracy[0] > 0.5 > accuracy[1]  # the trained network's own, and chance
-
-
-def test_copied_weights_give_the_trained_networks_outputs(trained) -> None:
-    model = MLP((1, 8, 8), 10, width=16, depth=1, activation="relu", parametrization="mup")
-    source = TrainedWeights.read(str(trained))
-    weights = initial_weights(model, 4, None, source)
-    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    stacked, _ = load_tensors(trained)
-    expected = torch.func.functional_call(model.double(), {n: s[1].double() for n, s in stacked.items()}, x.double())
-    torch.testing.assert_close(network_outputs(model, weights, x), expected)
 
 
 @pytest.mark.parametrize(

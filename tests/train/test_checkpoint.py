@@ -160,29 +160,6 @@ def test_a_checkpoint_of_other_stacks_is_not_mistaken(
     assert "is of other seeds, stacks or version: this training starts again" in caplog.text
 
 
-def test_saves_are_due_by_time_and_not_more_often_than_they_are_worth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("train.checkpoint.time.monotonic", lambda: clock[0])
-    checkpoints = Checkpoints(tmp_path, 60.0)
-    clock[0] = 59.0
-    assert not checkpoints.due("9-0")
-    clock[0] = 61.0
-    assert checkpoints.due("9-0")
-
-    def slowly(*_) -> None:
-        clock[0] += 10.0
-
-    monkeypatch.setattr("train.checkpoint.save_tensors", slowly)
-    checkpoints.save("9-0", ({}, {}))
-    clock[0] += 400.0  # ten seconds of saving want five hundred of training
-    assert not checkpoints.due("9-0")
-    assert checkpoints.due("9-1")  # another training's time is its own
-    clock[0] += 200.0
-    assert checkpoints.due("9-0")
-
-
 ENDINGS = {
     signal.SIGINT: (KeyboardInterrupt, None),
     signal.SIGTERM: (SystemExit, 143),

@@ -74,7 +74,7 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
 
 
 @pytest.mark.parametrize(("preset", "seen_steps"), [("quick", 693), ("default", 2060), ("paper", 2376)])
-@pytest.mark.parametrize("epoch_steps", [8, 20, 383])
+@pytest.mark.parametrize("epoch_steps", [8, 383])
 def test_presets_wait_for_longer_than_plateaus_were_seen_to_last(
     preset: str, seen_steps: int, epoch_steps: int
 ) -> None:
@@ -170,14 +170,6 @@ def trained(command, *arguments: str) -> dict:
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("train-*/result.json")
     return read_json(path)
-
-
-@pytest.mark.parametrize("preset", ["quick", "default"])
-def test_presets_do_not_stop_on_the_plateau(preset: str, command) -> None:
-    result = trained(command, f"train={preset}", "train.max_epochs=60")
-    assert result["left_plateau"] == [True, True]
-    assert min(result["plateau_epochs"]) > 10  # 210 optimiser steps, more than twice what `quick` waited once
-    assert max(result["final"]["end_train_loss_bits"]) < 3.28  # 3.322 while on the plateau
 
 
 def test_a_seed_that_is_stopped_on_the_plateau_is_marked(command) -> None:

@@ -21,7 +21,6 @@ from tests.models.every_model import EVERY
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer, Fit, fit_members
-from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError
@@ -138,48 +137,11 @@ def test_a_diverging_run_says_where_and_what_to_lower(data, settings: TrainSetti
         run(small(), [4], 50, data, bad)
 
 
-def test_one_infinite_validation_image_ends_the_run_before_an_epoch_is_trained(settings: TrainSettings) -> None:
-    part = LabelledImages(torch.rand(60, 1, 8, 8), torch.arange(60) % 10)
-    spoilt = LabelledImages(part.images.clone().index_fill_(0, torch.tensor([7]), math.inf), part.labels)
-    data = {
-        name: DeviceImages(one, torch.zeros(1), torch.ones(1), padding=0, flip=False, device=CPU)
-        for name, one in (("train", part), ("validation", spoilt))
-    }
-    with pytest.raises(NonFiniteLossError, match=r"not finite \(training None, validation nan bits\).*epoch 0,"):
-        run(small(), [0], 50, data, settings)
-
-
 def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     subsets = permutation(0, len(data["train"]))[None, :300]
     fitted = fit_members(Ensemble(small(), torch.bfloat16), data, [0], subsets, settings)
     assert fitted.curves[0].best_validation_bits < 2.5
     assert fitted.best["readout.weight"].dtype == torch.float32
-
-
-def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: TrainSettings, monkeypatch) -> None:
-    fitted = run(small(), [0, 1], 40, data, dataclasses.replace(settings, max_epochs=1))
-
-    def full(*_) -> None:
-        raise torch.OutOfMemoryError("can't allocate memory")
-
-    monkeypatch.setattr(Ensemble, "logits", full)
-    for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=4096 \\(")):
-        with pytest.raises(MemoryExhaustedError, match=f"while evaluating.*{remedy}"):
-            dataclasses.replace(fitted, stack=stack).score(data["test"])
-
-
-def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSettings) -> None:
-    """A validation split that holds just these does the same."""
-    orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
-    subsets, stopping = orders[:, :300], orders[:, 300:340]
-    both = fit_members(Ensemble(small()), data, [0, 1], subsets, settings, held_out=stopping)
-    for i in range(2):
-        one = slice(i, i + 1)
-        alone = fit_members(Ensemble(small()), data, [i], subsets[one], settings, held_out=stopping[one])
-        assert alone.curves[0].validation_loss_bits == pytest.approx(both.curves[i].validation_loss_bits, rel=1e-6)
-    first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
-    scored = both.score(data["train"], stopping, weights=both.last).bits.tolist()
-    assert scored == pytest.approx([first, second], rel=1e-6)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

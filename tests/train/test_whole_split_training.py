@@ -1,6 +1,5 @@
 """`python -m train`: a theorem, the last training of `python -m mdl`, and the weights that are kept, or lost."""
 
-import json
 import math
 from pathlib import Path
 
@@ -10,13 +9,9 @@ from PIL import Image
 
 from erasure.store.checked_files import load_tensors, read_json
 from harness.example_bits import read_test_bits
-from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
-from train import whole_split_training
 from train.__main__ import COMMAND as TRAIN
 from train.prepared_training import WEIGHTS
-
-TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
 
 
 def test_the_theorem_seen_by_train(command, real_figures) -> None:
@@ -48,32 +43,3 @@ def test_the_last_training_of_mdl_is_that_of_train_and_both_keep_its_weights(com
     assert about == about_last
     assert alone
     assert all(torch.equal(weights, last[name]) for name, weights in alone.items())
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch, caplog, finished: bool) -> None:
-    real = whole_split_training.fit_members
-    command(TRAIN, *TINY, "seeds=[0]")
-    (result,) = Path("runs").glob("*/result.json")
-    theirs = result.read_bytes()
-    for path in result.parent.iterdir():
-        path.unlink()
-
-    def fit_slowly(*arguments, **options):
-        fitted = real(*arguments, **options)
-        (lock,) = Path("runs").glob(f"*/{LOCK}")
-        lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
-        if finished:
-            lock.unlink()
-            result.write_bytes(theirs)
-        return fitted
-
-    monkeypatch.setattr(whole_split_training, "fit_members", fit_slowly)
-    with caplog.at_level("INFO"):
-        outcome = command(TRAIN, *TINY, "seeds=[0]")
-    assert outcome.code == (0 if finished else 1)
-    (line,) = [line for line in [*caplog.messages, *outcome.err.splitlines()] if "has taken over" in line]
-    assert ("and finished it" if finished else "process 12 on node7 has taken over") in line
-    assert not list(Path("runs").glob("*/*.safetensors"))
-    (log,) = Path("runs").glob("*/log.txt")
-    assert "Traceback" not in log.read_text() + outcome.err

@@ -95,86 +95,20 @@ class Masked(nn.Linear):
         return F.linear(input, self.weight.tril(), self.bias)
 
 
-class LowRank(nn.Linear):
-    def __init__(self, width: int) -> None:
-        super().__init__(width, width)
-        self.a, self.b = (nn.Parameter(torch.randn(shape)) for shape in ((2, width), (width, 2)))
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return super().forward(input) + input @ self.a.T @ self.b.T
-
-
-class Tied(nn.Linear):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.linear(super().forward(input).tanh(), self.weight.T)
-
-
-class Tokens(nn.Linear):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return super().forward(torch.cat([input, input.square()])).tanh().unflatten(0, (2, -1)).sum(0)
-
-
-class Query(nn.Linear):
-    def __init__(self, width: int, queries: int) -> None:
-        super().__init__(width, width)
-        self.query = nn.Parameter(torch.randn(queries, width))
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return input * super().forward(self.query).sum(0)
-
-
-class Pair(nn.Module):
-    """A layer that calls one which returns its result and something else."""
-
-    class _Returned(nn.Linear):
-        def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-            return super().forward(input), None
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.inner = self._Returned(width, width)
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self.inner(input)[0]
-
-
-class Scaled(nn.Linear):
-    def __init__(self, width: int) -> None:
-        super().__init__(width, width)
-        self.scale = nn.Parameter(torch.tensor(2.0))
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self.scale * super().forward(input)
-
-
 @pytest.mark.parametrize(
     "hidden",
     [
         lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)),
         lambda: Masked(4, 4),
-        lambda: LowRank(4),
-        lambda: Tied(4, 4),
-        lambda: Tokens(4, 4),
-        lambda: Query(4, 1),
-        lambda: Query(4, 8),
         lambda: weight_norm(nn.Linear(4, 4)),
         lambda: orthogonal(nn.Linear(4, 4)),
-        lambda: Scaled(4),
-        lambda: Pair(4),
         nn.PReLU,
     ],
     ids=[
         "in place",
         "masked",
-        "low rank",
-        "tied",
-        "tokens",
-        "query",
-        "queries",
         "weight norm",
         "orthogonal",
-        "scaled",
-        "a pair",
         "PReLU",
     ],
 )

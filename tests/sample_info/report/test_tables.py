@@ -59,18 +59,6 @@ def test_ratios_are_the_mean_median_over_seeds_the_least_and_the_largest(tmp_pat
     assert shown(tmp_path, "references", references={"retraining": seeds})["ratio, weights"] == "2 (0.1 to 30)"
 
 
-def test_estimates_are_counted_over_seeds(tmp_path: Path) -> None:
-    names = ("believable", "retrained", "spearman", "believed", "rightly_believed", "rightly_doubted")
-    seeds = [
-        dict(zip(names, numbers, strict=True)) for numbers in ((500, 30, 0.8, 20, 18, 7), (600, 40, 0.6, 10, 9, 20))
-    ]
-    row = shown(tmp_path, "errors", error_estimates={"f_si_nats": seeds})
-    assert row["score"] == "F-SI"
-    assert row["within a factor of 2, by the estimate"] == "1,100 of 2,000"
-    assert row["believed, and truly within"] == "27 of 30"
-    assert row["doubted, and truly not"] == "27 of 40"
-
-
 def test_there_are_tables_only_of_what_runs_have(tmp_path: Path) -> None:
     """Runs are listed, also one that has not finished, and subgroups, which one has; references and others, no run."""
     unfinished = write_information_run(tmp_path, "leace")

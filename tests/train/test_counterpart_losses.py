@@ -17,11 +17,11 @@ from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
+from train.counterpart_losses import DATA, CounterpartCurves
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer
 from train.learning_order_report import past_means_step, samples_of
-from train.matched_sample_losses import DATA, CounterpartCurves
 from train.prepared_training import WEIGHTS
 from train.settings import TrainSettings
 
