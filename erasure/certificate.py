@@ -146,9 +146,7 @@ def certify(
     """
     require_same_rows(original, {"z": z, "erased": erased}, x_name="original")
     require_same_columns(original, erased, "erased", "original")
-    original, erased = (
-        as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))
-    )
+    original, erased = (as_tensor(values, name) for values, name in ((original, "original"), (erased, "erased")))
     if original.shape != erased.shape:
         shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
         raise ValueError(f"{shapes}: give the same examples before and after")

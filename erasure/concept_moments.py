@@ -14,12 +14,12 @@ from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import (
     as_tensor,
     is_one_hot,
+    is_pandas,
     leading_shape,
     number_of_classes,
     per_example,
     require_labels,
     require_one_reading,
-    require_plain,
     require_range,
     require_same_rows,
     single_column,
@@ -100,7 +100,7 @@ class ConceptMoments:
             device: device of the sums; that of `x` by default.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x", examples=True)
+        x = as_tensor(x, "x")
         named = _tensors(named_concepts(z))
         dim = values_per_example(x, *named.values()) if dim is None else whole_number(dim, "dim")
         leading = leading_shape(x, dim)
@@ -118,7 +118,7 @@ class ConceptMoments:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x", examples=True)
+        x = as_tensor(x, "x")
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
         device = self._joint.device
@@ -289,7 +289,7 @@ def moments_of(
     named = named_concepts(z)
     require_same_rows(x, named)
     if len(named) == 1 and not isinstance(z, Mapping):
-        x, one = as_tensor(x, "x", examples=True), as_tensor(next(iter(named.values())), "z")
+        x, one = as_tensor(x, "x"), as_tensor(next(iter(named.values())), "z")
         several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, rather than one label for each vector
         if (
             num_classes is not None
@@ -353,14 +353,9 @@ def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
     Raises:
         ValueError: two concepts of the same name, or none.
     """
-    require_plain(z, name)
-    if not (isinstance(z, Mapping) or hasattr(z, "columns")):
+    if not (isinstance(z, Mapping) or (is_pandas(z) and z.ndim == 2)):
         return {name: z}
-    frame: Any = z
-    if hasattr(frame, "items"):  # a mapping, or a pandas frame
-        pairs = list(frame.items())
-    else:  # polars or pyarrow
-        pairs = [(column, frame[column]) for column in getattr(frame, "column_names", frame.columns)]
+    pairs = [*z.items()]
     named = {str(key): values for key, values in pairs}
     if not named:
         raise ValueError(f"{name} holds no concept: give at least one column")

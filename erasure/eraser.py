@@ -29,8 +29,6 @@ from erasure.moments import ClassMoments
 from erasure.torch_modes import ordinary_tensors, without_autocast
 from erasure.zscore import Preprocessing
 
-_THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
-
 
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
@@ -116,7 +114,7 @@ class Eraser(ABC):
             ValueError: invalid examples, labels or options, or a concept without classes for an eraser that needs
                 classes.
         """
-        _require_known(cls, options)
+        require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
         warned_of_few(cls, moments)
         if isinstance(moments, ConceptMoments) or not cls.needs_examples():
@@ -147,7 +145,7 @@ class Eraser(ABC):
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
         _require_complete(cls)
-        _require_known(cls, options)
+        require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
                 f"{cls.__name__} needs classes, and z holds none: give one integer per example; only LeaceEraser, "
@@ -178,7 +176,7 @@ class Eraser(ABC):
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a floating tensor or array, and return the same kind, shape, dtype and device.
 
-        Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
+        Lists and data frames give arrays.
 
         The map is computed in the precision of the eraser, float64 unless `to` has changed it, and gradients pass
         through it. Erasers that optimise examples use the precision of the examples, at least float32.
@@ -193,7 +191,7 @@ class Eraser(ABC):
         """
         _require_fields(self)
         require_same_rows(x, z)
-        values = as_tensor(x, "x", examples=True, gradients=True)
+        values = as_tensor(x, "x", gradients=True)
         rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
@@ -205,7 +203,7 @@ class Eraser(ABC):
         erased = self._erase(rows, labels).reshape(values.shape)
         if isinstance(x, Tensor):
             return erased
-        return as_array(erased, "x", examples=True)  # pyright: ignore[reportReturnType] as x is
+        return as_array(erased, "x")  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
         """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""
@@ -357,12 +355,9 @@ def options_of(kind: type[Eraser]) -> frozenset[str]:
     return frozenset(known)
 
 
-def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option that fitting an eraser does not take."""
-    if not options:
-        return
-    known = options_of(kind)
-    if unknown := options.keys() - known:
-        theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
+def require_known(kind: type[Eraser], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of the fit of an eraser; raise ValueError for one that it does not take."""
+    if unknown := options.keys() - (known := options_of(kind)):
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")
+        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}")
+    return options

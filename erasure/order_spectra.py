@@ -177,7 +177,7 @@ def order_spectrum(
     whitened_by = rows
     if reference is not None:
         require_same_columns(x, reference, "reference")
-        reference = as_tensor(reference, "reference", examples=True)
+        reference = as_tensor(reference, "reference")
         require_range(reference, "reference")
         leading = leading_shape(reference, rows.shape[1], "reference")
         whitened_by = reference.reshape(leading.numel(), rows.shape[1])

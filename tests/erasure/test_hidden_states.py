@@ -274,11 +274,12 @@ def test_a_loader_may_reuse_its_memory(form: str) -> None:
             torch.testing.assert_close(tensor, expected[name].state_dict()[field], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
-def test_small_labels_are_not_taken_for_the_negative_one_to_ignore(dtype: torch.dtype) -> None:
+def test_small_labels_are_not_taken_for_the_negative_one_to_ignore() -> None:
     z = torch.tensor([0, 1, 156])[torch.arange(90) % 3]
     x = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)).double() + z[:, None] / 50
-    (eraser,) = fit_layers(nn.Sequential(nn.Identity()).eval(), [(x, z.to(dtype))], ["0"], num_classes=157).values()
+    (eraser,) = fit_layers(
+        nn.Sequential(nn.Identity()).eval(), [(x, z.to(torch.uint8))], ["0"], num_classes=157
+    ).values()
     for label in (0, 1, 156):
         torch.testing.assert_close(eraser(x)[z == label].mean(0), x.mean(0), rtol=0, atol=1e-10)
 
