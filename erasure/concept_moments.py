@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,35 +132,25 @@ class ConceptMoments:
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples in place; both need the same concepts, in any order.
+        """Add the moments of other examples in place; both need the same concepts, in the same order.
 
         Raises:
             ValueError: another number of coordinates, other concepts, or moments of classes.
         """
         if not isinstance(other, ConceptMoments):
             raise ValueError(f"cannot merge {other!r:.100} into {self!r}: give ConceptMoments of the same concepts")
-        if (other.dim, other.concepts) != (self.dim, self.concepts):  # whatever the order of their names
-            raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
-        joint = other._joint
-        if [*other.concepts] != [*self.concepts]:
-            joint = copy.copy(joint).reorder(other._joint_positions(self.concepts))
-        self._joint.merge(joint)
+        if (other.dim, [*other.concepts.items()]) != (self.dim, [*self.concepts.items()]):
+            raise ValueError(f"cannot merge {other!r} into {self!r}: give the same coordinates and concepts, in order")
+        self._joint.merge(other._joint)
         return self
 
-    def _joint_positions(self, names: Iterable[str]) -> list[int]:
-        """Return the positions in the joint moments of x, then of the concepts' columns in the order of `names`."""
-        return [*range(self.dim), *(self.dim + at for name in names for at in self.positions([name]))]
-
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place, whatever the order of their concepts.
+        """Merge the moments of all processes of `torch.distributed`, in place.
 
         Raises:
-            ValueError: the processes differ in their concepts or numbers of coordinates.
+            ValueError: the processes differ in their concepts, the order of these, or numbers of coordinates.
         """
-        at = self._joint_positions(sorted(self.concepts))
-        described = f"{self.dim} dimensions and {sorted(self.concepts.items())}"
-        self._joint.reorder(at).all_reduce(group, described=described)
-        self._joint.reorder([at.index(i) for i in range(len(at))])
+        self._joint.all_reduce(group, described=f"{self.dim} dimensions and {[*self.concepts.items()]}")
         return self
 
     def save(self, path: Path | str) -> None:
@@ -303,29 +293,6 @@ def moments_of(
             f"num_classes={num_classes} is for one concept of classes, and z has {len(named)} concepts by name"
         )
     return ConceptMoments.fit(x, named, dim=dim)
-
-
-def class_counts(num_classes: Any, concepts: str | Sequence[str] | None) -> int | dict[str, int] | None:
-    """Return numbers of classes as ints: one for all, or a mapping by name, in which a single concept is called "z".
-
-    Args:
-        num_classes: k, or a mapping of names of concepts to k, or None.
-        concepts: name of a single concept, or names of several; None if they are not known.
-
-    Raises:
-        ValueError: something that is no whole number, or a name that is not one of `concepts`.
-    """
-    if num_classes is None:
-        return None
-    if not isinstance(num_classes, Mapping):
-        return whole_number(num_classes, "num_classes")
-    counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
-    if concepts is None:
-        return counts
-    known = [concepts, SINGLE] if isinstance(concepts, str) else concepts
-    if unknown := [name for name in counts if name not in known]:
-        raise ValueError(f"num_classes has the name {unknown[0]!r}: z={concepts!r} names the concepts")
-    return dict(zip([SINGLE], counts.values(), strict=False)) if isinstance(concepts, str) else counts
 
 
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:

@@ -143,8 +143,7 @@ class Eraser(ABC):
     @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
-        _require_complete(cls)
+        """Fit from moments, after checks of the options, and of what a user's subclass returns."""
         require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
@@ -152,7 +151,7 @@ class Eraser(ABC):
                 "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
             )
         eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
-        _require_result(eraser, cls, moments)
+        _require_fields(eraser, cls, moments)
         return eraser
 
     @classmethod
@@ -189,7 +188,6 @@ class Eraser(ABC):
             ValueError: a wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose map
                 does not keep the shape.
         """
-        _require_fields(self)
         require_same_rows(x, z)
         values = as_tensor(x, "x", gradients=True)
         rows, labels = self._rows(values, z)
@@ -293,7 +291,7 @@ class Eraser(ABC):
 
         Raises:
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or lacks a field
-                of the type and shape that the dataclass declares.
+                that the dataclass declares, or holds a tensor of another shape.
         """
         return load_eraser(cls, Path(path))
 
@@ -309,37 +307,16 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
-# Checks of classes that users write, and of their options.
-
-
-@functools.cache  # a class is inspected once, not at every fit
-def _require_complete(kind: type[Eraser]) -> None:
-    """Raise ValueError for a class that does not define what an eraser needs."""
-    if kind.__abstractmethods__:
-        raise ValueError(f"{kind.__name__} does not define {', '.join(sorted(kind.__abstractmethods__))}")
-    if len(inspect.signature(kind.transform).parameters) != 3:
-        raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
-
-
-def _require_fields(eraser: Eraser) -> None:
-    """Raise ValueError unless an eraser has the fields of every eraser."""
-    if missing := [name for name in ("mean", "num_classes") if not hasattr(eraser, name)]:
-        raise ValueError(
-            f"{type(eraser).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
-            "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
-        )
-
-
-def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
-    """Raise ValueError unless `from_moments` of a class returned an instance with the moments' mean and classes."""
-    if not isinstance(eraser, kind):
-        raise ValueError(f"{kind.__name__}.from_moments returned {eraser!r}: return an instance of the class")
-    _require_fields(eraser)
+def _require_fields(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
+    """Raise ValueError unless a class that a user wrote was fitted to the mean and classes of the moments."""
     k = None if isinstance(moments, ConceptMoments) else moments.num_classes
-    if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
+    mean = getattr(eraser, "mean", None)
+    if not (isinstance(eraser, kind) and isinstance(mean, Tensor) and mean.shape == (moments.dim,)) or (
+        getattr(eraser, "num_classes", 0) != k
+    ):
         raise ValueError(
-            f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-            f"expected [{moments.dim}] and {k}, as the moments have them"
+            f"{kind.__name__}.from_moments: return an instance of the class, a dataclass with the fields mean: Tensor and "
+            "num_classes: int, as moments.mean and moments.num_classes"
         )
 
 

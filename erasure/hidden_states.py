@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment, is_compiled
-from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
+from erasure.concept_moments import SINGLE, ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
@@ -24,6 +24,7 @@ from erasure.inputs import (
     require_same_rows,
     single_column,
     spread,
+    whole_number,
 )
 from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
@@ -148,7 +149,11 @@ def fit_layers(
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     if not (isinstance(eraser, type) and issubclass(eraser, Eraser)):
         raise ValueError(f"eraser={eraser!r:.60}: give a class such as LeaceEraser")
-    modules, num_classes = [*modules], class_counts(num_classes, z)
+    modules = [*modules]
+    if isinstance(num_classes, Mapping):
+        num_classes = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+    elif num_classes is not None:
+        num_classes = whole_number(num_classes, "num_classes")
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
@@ -362,6 +367,8 @@ def _moments(
                 f"{name} holds integers: give num_classes ({{'{name}': …}} of several concepts), or pass floats"
             )
         sizes[name] = known.get(name, 1 if values.ndim == 1 else values.shape[1])
+    if unknown := known.keys() - sizes.keys():
+        raise ValueError(f"num_classes has the name {min(unknown)!r}: the concepts are {', '.join(sizes)}")
     return ConceptMoments(dim, sizes, device=rows.device)
 
 

@@ -317,15 +317,12 @@ def labelled_rows(
     column = single_column(z, leading)
     one_hot = column.ndim > 1 and not per_example(column, leading)
     k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    counted = num_classes is None and not one_hot  # counting has checked the range
-    rows, labels = check_batch(x, z, dim, k, in_range=not counted)
+    rows, labels = check_batch(x, z, dim, k)
     assert labels is not None
     return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
 
 
-def check_batch(
-    x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
-) -> tuple[Tensor, Tensor | None]:
+def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> tuple[Tensor, Tensor | None]:
     """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None; gradients pass through.
 
     Args:
@@ -334,8 +331,6 @@ def check_batch(
             of integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
-        in_range: check the range of the labels, which waits for their device; if False, the caller does so with
-            `require_labels`.
 
     Raises:
         ValueError: invalid examples or labels; the message names the value, what is allowed and what to change.
@@ -347,8 +342,7 @@ def check_batch(
     if z is None:
         return rows, None
     labels = _labels(as_tensor(z, "z"), leading, num_classes)
-    if in_range:
-        require_labels(labels, num_classes)
+    require_labels(labels, num_classes)
     return rows, labels
 
 
