@@ -315,8 +315,8 @@ def _require_fields(eraser: Any, kind: type[Eraser], moments: ClassMoments | Con
         getattr(eraser, "num_classes", 0) != k
     ):
         raise ValueError(
-            f"{kind.__name__}.from_moments: return an instance of the class, a dataclass with the fields mean: Tensor and "
-            "num_classes: int, as moments.mean and moments.num_classes"
+            f"{kind.__name__}.from_moments: return an instance of the class, a dataclass with the fields mean: Tensor "
+            "and num_classes: int, as moments.mean and moments.num_classes"
         )
 
 

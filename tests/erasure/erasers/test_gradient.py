@@ -1,7 +1,6 @@
 """The gradient eraser (section 2.4): what its optimisation reaches on the digits, and the gradient it follows."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -320,32 +319,14 @@ def test_what_is_outside_by_more_than_rounding_is_told() -> None:
         assert not contains(ENDS, torch.cat([INSIDE, outside[None]]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1e-30, 3e-4, 1e30])
-@pytest.mark.parametrize("eraser", [GradientEraser, partial(GradientOrdersEraser, directions=3)])
-def test_examples_of_any_scale_are_erased_alike(
-    eraser: Callable[..., GradientEraser], scale: float, dtype: torch.dtype
+@pytest.mark.parametrize("eraser", [GradientEraser, GradientOrdersEraser])
+def test_examples_of_a_scale_that_the_search_cannot_take_are_refused(
+    eraser: type[GradientEraser], scale: float
 ) -> None:
-    z = torch.arange(60) % 2
-    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + z[:, None]
-    if dtype == torch.float16 and not 1e-5 < scale < 1e4:  # what float16 holds
-        scale = 1e-2
-    expected = eraser(max_iterations=20).fit_transform(x, z)
-    scaled = (x * scale).to(dtype)
-    erased = eraser(max_iterations=20).fit_transform(scaled, z)
-    assert erased.dtype == dtype
-    rounding = max(5e-3, 4 * torch.finfo(dtype).eps)
-    torch.testing.assert_close(erased.double() / scale, expected, rtol=0, atol=rounding * float(x.abs().max()))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_range_is_kept_at_any_scale(dtype: torch.dtype) -> None:
-    z = torch.arange(60) % 2
-    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * (1 - 0.3 * z[:, None])
-    expected = GradientEraser(low=0.0, high=1.0, max_iterations=20).fit_transform(x, z)
-    erased = GradientEraser(low=0.0, high=1e-8, max_iterations=20).fit_transform((x * 1e-8).to(dtype), z)
-    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1e-8 * (1 + 1e-7)
-    torch.testing.assert_close(erased.double() * 1e8, expected, rtol=0, atol=1e-3)
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"the standard deviation of x is \S+: multiply x by a number"):
+        eraser.fit(x * scale, torch.arange(60) % 2)
 
 
 @pytest.mark.parametrize("eraser", [GradientEraser, GradientOrdersEraser])
