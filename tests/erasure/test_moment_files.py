@@ -17,8 +17,6 @@ from tests.erasure.test_moments import random_data
         (lambda t: t | {"offsets": t["offsets"] * torch.nan}, "offsets has values that are not finite"),
         (lambda t: t | {"scatters": t["scatters"] + torch.inf}, "scatters has values that are not finite"),
         (lambda t: t | {"scatters": -t["scatters"]}, "scatters has negative variances"),
-        (lambda t: t | {"scatters": t["scatters"] * (2 - torch.eye(t["scatters"].shape[-1]))}, "above what variances"),
-        (lambda t: t | {"scatters": t["scatters"].triu()}, "scatters is not symmetric"),
         (lambda t: t | {"sizes": -t["sizes"]}, "a class has -"),
         (lambda t: t | {"sizes": t["sizes"].double()}, "sizes is of torch.float64"),
         (lambda t: t | {"scatters": t["scatters"].long()}, "scatters is of torch.int64"),
