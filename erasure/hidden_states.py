@@ -31,12 +31,6 @@ from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
 
-_MODE_MATTERS = (
-    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
-    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
-    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RReLU, nn.RNNBase, nn.MultiheadAttention,
-)  # fmt: skip
-
 log = logging.getLogger(__name__)
 
 
@@ -157,12 +151,8 @@ def fit_layers(
     for name in modules:
         _require_vectors(name, named_module(model, name), inputs=inputs)
         _require_unlabelled(name, eraser)
-    if training := [
-        f"module {name}" if name else "the network"
-        for name, one in model.named_modules()
-        if one.training and _depends_on_mode(name, one)
-    ]:
-        log.warning("%s is in training mode, which changes its states: call model.eval() first", training[0])
+    if any(module.training for module in model.modules()):
+        log.warning("the network or a part of it is in training mode, which may change states: call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     warned = False  # once, not for every module
 
@@ -202,17 +192,6 @@ def fit_layers(
                 sweep.whole = True
                 erasers = fitted(sweep, several)
     return erasers
-
-
-def _depends_on_mode(name: str, module: nn.Module) -> bool:
-    """Return whether training mode may change what a module computes.
-
-    True for modules that torch does not define, except parametrizations of weights.
-    """
-    of_torch = type(module).__module__.startswith("torch.") or "parametrizations" in name.split(".")
-    if isinstance(module, _MODE_MATTERS) or not of_torch:
-        return True
-    return any(name.endswith("_u") for name, _ in module.named_buffers(recurse=False))  # a vector of a spectral norm
 
 
 def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:

@@ -312,14 +312,8 @@ def labelled_rows(
     x, z = as_tensor(x, "x"), as_tensor(z, "z")
     dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
     leading = leading_shape(x, dim)
-    num_classes = num_classes if num_classes is None else whole_number(num_classes, "num_classes")
-    require_one_reading(z, leading, num_classes)
-    column = single_column(z, leading)
-    one_hot = column.ndim > 1 and not per_example(column, leading)
-    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    rows, labels = check_batch(x, z, dim, k)
-    assert labels is not None
-    return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
+    labels, k = _labels(z, leading, num_classes if num_classes is None else whole_number(num_classes, "num_classes"))
+    return x.reshape(leading.numel(), dim), labels, k
 
 
 def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> tuple[Tensor, Tensor | None]:
@@ -341,9 +335,7 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
     rows = x.reshape(leading.numel(), dim)
     if z is None:
         return rows, None
-    labels = _labels(as_tensor(z, "z"), leading, num_classes)
-    require_labels(labels, num_classes)
-    return rows, labels
+    return rows, _labels(as_tensor(z, "z"), leading, num_classes)[0]
 
 
 def require_labels(z: Tensor, num_classes: int) -> None:
@@ -412,16 +404,20 @@ def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
     return z.reshape([*shared, *missing, *columns]).expand([*leading, *columns]).reshape([-1, *columns])
 
 
-def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
-    """Return integer labels [n] of `leading` examples."""
+def _labels(z: Tensor, leading: torch.Size, num_classes: int | None) -> tuple[Tensor, int]:
+    """Return integer labels [n] of `leading` examples, and the number of classes; see `labelled_rows`."""
     require_one_reading(z, leading, num_classes)
     z = single_column(z, leading)
-    columns = z.ndim > 1 and z.shape[-1] == num_classes and z.shape[:-1] == leading[: z.ndim - 1]
+    columns = z.ndim > 1 and z.shape[:-1] == leading[: z.ndim - 1] and z.shape[-1] == (num_classes or z.shape[-1])
     if columns and not per_example(z, leading) and is_one_hot(z):
+        num_classes = z.shape[-1]
         z = z.int().argmax(-1)
     if not per_example(z, leading):
         raise ValueError(f"z has shape {tuple(z.shape)}: expected one label per example, {list(leading)}")
-    if z.is_floating_point():
+    if num_classes is None:
+        num_classes = max(2, number_of_classes(z))  # labels may be all 0
+    elif z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")
-    z = z.long()
-    return spread(z, leading)
+    else:
+        require_labels(z.long(), num_classes)
+    return spread(z.long(), leading), num_classes
