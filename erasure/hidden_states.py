@@ -101,7 +101,7 @@ def fit_layers(
     """Fit an eraser for each of several modules, on outputs that earlier erasers have changed ("concept scrubbing").
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). The batches wait at each module until
-    the eraser there is fitted, with their states in memory. If there is no room for them, or a skip connection bypasses
+    the eraser there is fitted, in memory. If there is no room for their states, or a skip connection bypasses
     the module, a pass starts from the input of the network again. All passes start there if a module changes an
     attribute or a buffer of its own, or if the first batch's states differ in a final pass through the whole network.
 
@@ -156,14 +156,14 @@ def fit_layers(
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     warned = False  # once, not for every module
 
-    def fitted(sweep: LayerSweep, several: "_Batches") -> dict[str, Eraser]:
+    def fitted(sweep: LayerSweep, passes: Iterable[BatchPass]) -> dict[str, Eraser]:
         nonlocal warned
         erasers: dict[str, Eraser] = {}
         with contextlib.ExitStack() as attached:
             for i, name in enumerate(sweep.names):
                 report_progress("erasers of hidden states", i / len(sweep.names), name)
                 moments, states = None, torch.empty(0)
-                for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
+                for batch, states in sweep.states(name, passes, keep=name != sweep.names[-1]):
                     labels, kept = restored((batch.z, batch.mask))
                     rows, concept = _selected(states, labels, kept, ignore_index, num_classes)
                     if moments is None:
@@ -181,16 +181,16 @@ def fit_layers(
         return erasers
 
     with torch.inference_mode(False), torch.no_grad(), eager:
-        several = _Batches(batches, z, mask, keep=len(modules) > 1)
-        with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
-            erasers = fitted(sweep, several)
-            right = not several.keep or sweep.confirms(next(iter(several)), erasers)
+        first, passes = _passes(batches, z, mask, repeated=len(modules) > 1)
+        with LayerSweep(model, modules, restored(first.x), inputs=inputs) as sweep:
+            erasers = fitted(sweep, passes)
+            right = len(modules) < 2 or sweep.confirms(first, erasers)
             if group is not None and erasers:
                 right = _holds_for_all(right, next(iter(erasers.values())).mean.device, group)
             if not right:
                 log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
                 sweep.whole = True
-                erasers = fitted(sweep, several)
+                erasers = fitted(sweep, passes)
     return erasers
 
 
@@ -201,39 +201,30 @@ def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGro
     return not failed
 
 
-class _Batches:
-    """The batches as passes, which are stored and resumed, or read again if there is no space to store them."""
+def _passes(
+    batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, repeated: bool
+) -> tuple[BatchPass, Iterable[BatchPass]]:
+    """Return the first of the batches as a pass, and the passes of all, which are stored if they are to be repeated."""
+    passes = (_batch_pass(batch, z, mask) for batch in batches)
+    if repeated:
+        passes = [*passes] if isinstance(batches, list | tuple) else _stored(passes)
+    first = next(iter(passes), None)
+    if first is None:
+        raise ValueError("no batch: nothing to fit erasers on")
+    return first, passes if repeated else itertools.chain([first], passes)
 
-    def __init__(self, batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, keep: bool) -> None:
-        self._batches, self._entries, self.keep = batches, (z, mask), keep
-        self._unread = iter(batches)
-        if (first := next(self._unread, None)) is None:
-            raise ValueError("no batch: nothing to fit erasers on")
-        self._unread = itertools.chain([first], self._unread)
-        self.first = _batch_pass(first, *self._entries)
-        self._kept: list[BatchPass] = []
-        self._storage = Storage()
 
-    def __iter__(self) -> Iterator[BatchPass]:
-        yield from self._kept
-        for batch in self._unread:
-            one = _batch_pass(batch, *self._entries)
-            self._keep(one)
-            yield one
-        self._unread = iter(() if self.keep else self._batches)
-
-    def _keep(self, one: BatchPass) -> None:
-        if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
-            try:
-                one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
-            except MemoryError as error:
-                if iter(self._batches) is self._batches:
-                    raise ValueError(
-                        f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"
-                    ) from None
-                self.keep, self._kept = False, []
-        if self.keep:
-            self._kept.append(one)
+def _stored(passes: Iterable[BatchPass]) -> list[BatchPass]:
+    """Return passes with copies of their batches, whose memory a loader may reuse."""
+    storage, stored = Storage(), list[BatchPass]()
+    for one in passes:
+        try:
+            stored.append(BatchPass(*storage.keep_all((one.x, one.z, one.mask))))
+        except MemoryError as error:
+            raise ValueError(
+                f"the batches cannot be stored ({error}): pass a list, or fit one module at a time within `erase`"
+            ) from None
+    return stored
 
 
 def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> BatchPass:

@@ -13,7 +13,6 @@ from torch.utils.hooks import RemovableHandle
 from erasure import (
     ClassMoments,
     ConceptMoments,
-    IdentityEraser,
     LeaceEraser,
     erase,
     fit_layers,
@@ -44,57 +43,6 @@ def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: lis
 def worst_gap(states: Tensor, z: Tensor) -> float:
     moments = ClassMoments.fit(states, z, dim=states.shape[-1])
     return float((moments.means - moments.mean).norm(dim=1).max() / moments.total.trace().sqrt())
-
-
-def test_a_transformer_is_scrubbed_layer_by_layer() -> None:
-    timm = pytest.importorskip("timm")
-    torch.manual_seed(0)
-    model = timm.create_model("vit_tiny_patch16_224", depth=4, img_size=32, patch_size=8, num_classes=3).eval()
-    z = torch.arange(60) % 3
-    x = torch.randn(60, 3, 32, 32) + z[:, None, None, None]
-    batches = [(x[:40], z[:40]), (x[40:], z[40:])]
-    assert min(worst_gap(states, z) for states in states_of(model, batches, BLOCKS).values()) > 0.1
-    fitted = fit_layers(model, batches, BLOCKS, num_classes=3)
-    assert list(fitted) == BLOCKS
-    before = model(x)
-    with erase(model, fitted) as scrubbed:
-        after = scrubbed(x)
-        gaps = {name: worst_gap(states, z) for name, states in states_of(model, batches, BLOCKS).items()}
-    assert max(gaps.values()) < 1e-4
-    assert not torch.allclose(after, before)
-    assert torch.equal(model(x), before)  # the hooks are gone
-
-
-class Two(nn.Module):
-    """Gives two things, of which the first is the states."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, str]:
-        return self.layer(x), "cache"
-
-
-class Shift(IdentityEraser):
-    version = 1
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        return 2 * x
-
-
-def test_of_several_outputs_the_first_is_erased_and_gradients_pass() -> None:
-    two, x = Two(), torch.randn(3, 4)
-    model = nn.Sequential(two)
-    eraser = Shift(torch.zeros(4), 2)
-    (expected, _) = model(x)
-    with erase(model, {"0": eraser}):
-        states, cache = model(x)
-        states.sum().backward()
-    assert cache == "cache"
-    torch.testing.assert_close(states, 2 * expected)
-    assert two.layer.bias.grad is not None
-    assert torch.equal(two.layer.bias.grad, torch.full((4,), 6.0))
 
 
 class Shared(nn.Module):
@@ -366,7 +314,7 @@ def test_several_and_real_valued_concepts_are_erased() -> None:
 
 def test_class_counts_are_whole_numbers_of_known_concepts() -> None:
     model, (x, z) = stack(1), tokens(1)[0]
-    fit_layers(model, [(x, z)], ["embed"], num_classes=np.int64(2))
+    fit_layers(model, [(x, z)], ["embed"], num_classes=np.int64(2))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"num_classes has the name 'age': the concepts are group"):
         fit_layers(model, [(x, {"group": z})], ["embed"], num_classes={"group": 2, "age": 2})
     with pytest.raises(ValueError, match=r"num_classes=2.0: give a whole number"):
@@ -432,11 +380,10 @@ def test_progress_is_reported_to_a_function() -> None:
     ]
 
 
-@pytest.mark.parametrize("backend", ["eager"])
-def test_a_network_compiled_with_erasers_is_itself_afterwards(backend: str) -> None:
+def test_a_network_compiled_with_erasers_is_itself_afterwards() -> None:
     model, (x, z) = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)).double().eval(), tokens(1)[0]
     erasers = fit_layers(model, [(x, z)], ["0", "2"], num_classes=2)
-    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
     with torch.no_grad(), erase(model, erasers):
         assert worst_gap(compiled(x), z) < 1e-12
     assert worst_gap(compiled(x).detach(), z) > 1e-3
