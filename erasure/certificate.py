@@ -283,9 +283,7 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     if whitening is None:
         return {}
     try:
-        (spectrum,) = whitened_spectra(
-            erased, z, whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
-        )
+        (spectrum,) = whitened_spectra(erased, z, whitening, directions=[_ORDER_DIRECTIONS], most=_ORDER_EXAMPLES)
     except ValueError:  # too few examples of a class
         return {}
     return {

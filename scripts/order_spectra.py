@@ -55,7 +55,7 @@ def _show(options: argparse.Namespace) -> int:
         splits = erased_by(name, options.overrides).splits
         for split in options.splits:
             part = splits[split]
-            several = order_spectrum(part.images, part.labels, reference=splits["train"].images, permutations=0, **how)
+            several = order_spectrum(part.images, part.labels, reference=splits["train"].images, **how)
             by_size = {one.directions: one for one in several}  # those above the rank are of all directions
             spectra[name, split] = [by_size[size] for size in sorted(by_size)]
     table = tabulated(spectra, options.orders)

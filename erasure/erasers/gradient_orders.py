@@ -86,7 +86,7 @@ class GradientOrdersEraser(GradientEraser):
             BrokenGuaranteeError: the gap of an order is too large.
         """
         x, r = erased.to(self.mean.device), [self.directions]
-        (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
+        (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, most=len(z))
         for order, gap in enumerate(spectrum.gaps.tolist(), start=1):
             if not gap <= _LARGEST_GAP:
                 remedy = f"lower directions={self.directions}" if order > 2 else f"raise weights={list(self.weights)}"

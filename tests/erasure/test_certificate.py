@@ -77,7 +77,7 @@ def test_a_tolerance_never_grows_past_what_it_is_to_catch(digits) -> None:
 def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
     x, z = digits
     erased = LeaceEraser.fit(x, z)(x)
-    (expected,) = order_spectrum(erased, z, directions=[30], permutations=0)
+    (expected,) = order_spectrum(erased, z, directions=[30])
     certificate = certify(x, erased, z, ClassMoments.fit(x, z))
     assert certificate.order_shares == pytest.approx(expected.shares.tolist())
     assert certificate.order_errors == pytest.approx(expected.errors.tolist())
