@@ -3,7 +3,6 @@
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -28,9 +27,7 @@ from erasure.inputs import (
     whole_number,
 )
 from erasure.moment_accumulator import Accumulator
-from erasure.moment_files import explained, require_sums
 from erasure.moments import ClassMoments
-from erasure.store.checked_files import load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 
@@ -153,28 +150,14 @@ class ConceptMoments:
         self._joint.all_reduce(group, described=f"{self.dim} dimensions and {[*self.concepts.items()]}")
         return self
 
-    def save(self, path: Path | str) -> None:
-        """Write the moments to a safetensors file, with a checksum."""
-        about = {"dim": self.dim, "concepts": self.concepts}
-        save_tensors(Path(path), self._joint.state_dict(), {"concept_moments": about})
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors by name."""
+        return self._joint.state_dict()
 
-    @classmethod
-    def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """Load moments that `save` has written.
-
-        Raises:
-            ValueError: the file is damaged, or holds something else or impossible moments.
-        """
-        tensors, metadata = load_tensors(Path(path))
-        if not isinstance(about := metadata.get("concept_moments"), dict):
-            raise ValueError(f"{path} holds no moments of concepts: give a file of ConceptMoments.save")
-        with explained(path):
-            dim, concepts = about["dim"], about["concepts"]
-            width = dim + sum(whole_number(size, name) for name, size in concepts.items())
-            require_sums(tensors, width, 1, pooled=True)  # before the columns that the file claims are allocated
-            moments = cls(dim, concepts, device=device)
-            moments._joint.load_state_dict(tensors)
-            return moments
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Replace the moments by those of a `state_dict` of the same coordinates and concepts."""
+        self._joint.load_state_dict(tensors)
+        return self
 
     def require_examples(self, names: Sequence[str] | None = None) -> None:
         """Raise ValueError for fewer than two examples, or concepts to erase that do not vary.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=Eraser)
 
-_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
-
 
 def save_eraser(eraser: "Eraser", path: Path) -> None:
     """Write the fields of an eraser, tensors and options, with a checksum.
@@ -54,7 +52,7 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
     known = {name: kind for name, kind in family.items() if not (kind.__abstractmethods__ or kind.transductive)}
     name, options = metadata.get("eraser"), metadata.get("options")
     if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-        content = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
+        content = _described(name).strip("'") if name else "no eraser"
         raise ValueError(f"{path} holds {content}: {cls.__name__}.load reads {', '.join(sorted(known))}")
     kind, eraser = known[name], object.__new__(known[name])
     values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from erasure.inputs import LEAST, Array, check_batch, require_range, whole_number
 from erasure.integer_moments import integer_moments
-from erasure.moment_files import require_sums
 from erasure.polar import gram
 from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
@@ -276,11 +275,17 @@ class Accumulator:
         """Replace the moments, including batches that wait to be added, by those of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
+            ValueError: a tensor is missing, has another shape or dtype, or holds values that are not finite.
         """
-        require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
+        for name, mine in self.state_dict().items():
+            other = tensors.get(name)
+            if other is None or (other.shape, other.dtype) != (mine.shape, mine.dtype) or not other.isfinite().all():
+                found = "missing" if other is None else f"{other.dtype} {list(other.shape)}"
+                raise ValueError(
+                    f"moments of {self._described}: {name} is {found}, expected finite {mine.dtype} {list(mine.shape)}"
+                )
         self._sizes = tensors["sizes"].tolist()
-        self._epsilon = max(_EPS, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
+        self._epsilon = float(tensors["epsilon"])
         self._pending, self._pending_rows = [], 0
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")

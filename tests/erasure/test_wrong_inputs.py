@@ -211,17 +211,12 @@ def test_a_wrong_input_gets_one_clear_sentence(name: str) -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    eraser, moments = fit(X, Z), ClassMoments.fit(X, Z)
+    eraser = fit(X, Z)
     eraser.save(tmp_path / "new" / "folder" / "eraser.safetensors")  # folders are made
-    moments.save(tmp_path / "moments.safetensors")
     with pytest.raises(IsADirectoryError, match="is a folder, name a file in it"):
         eraser.save(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"missing.safetensors"):
         Eraser.load(tmp_path / "missing.safetensors")
-    with pytest.raises(ValueError, match=r"holds class moments \(ClassMoments\): LeaceEraser.load reads"):
-        LeaceEraser.load(tmp_path / "moments.safetensors")
-    with pytest.raises(ValueError, match=r"holds .*LeaceEraser: give a file of ClassMoments.save"):
-        ClassMoments.load(tmp_path / "new" / "folder" / "eraser.safetensors")
 
 
 def test_read_only_arrays_are_taken_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
