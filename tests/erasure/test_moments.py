@@ -295,7 +295,5 @@ def test_moments_stored_while_batches_wait_go_on_as_they_would_have(pooled: bool
         assert torch.equal(resumed.state_dict()[name], tensor), name
     with pytest.raises(ValueError, match=r"3 classes in 5 dimensions.*: scatters is missing, expected finite torch.f"):
         resumed.load_state_dict({name: tensor for name, tensor in state.items() if name != "scatters"})
-    with pytest.raises(
-        ValueError, match=r"4 classes in 5 .*: sizes is torch.int64 \[3\], expected finite"
-    ):
+    with pytest.raises(ValueError, match=r"4 classes in 5 .*: sizes is torch.int64 \[3\], expected finite"):
         ClassMoments(5, 4, pooled=pooled).load_state_dict(state)

@@ -64,12 +64,10 @@ def test_the_sample_of_many_examples_follows_the_seed() -> None:
 
 NULLS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {  # classes that do not differ
     "two classes": lambda seed: (normal(60, 3, seed=seed), torch.arange(60) % 2),
-    "ten classes": lambda seed: (normal(200, 10, seed=seed), torch.arange(200) % 10),
     "unequal classes": lambda seed: (normal(150, 5, seed=seed), (torch.arange(150) % 10 - 5).clamp(min=0)),
     "heavy tails": lambda seed: (
         normal(150, 5, seed=seed) / (0.3 + normal(150, 1, seed=1000 + seed).abs()), torch.arange(150) % 3
     ),
-    "not white": lambda seed: (3 * normal(100, 4, seed=seed).square(), torch.arange(100) % 4),
 }  # fmt: skip
 
 
@@ -222,14 +220,6 @@ def test_examples_far_from_zero_have_the_orders_of_examples_near_it(far: float |
     assert isinstance(certificate, Certificate)
     assert certificate.order_directions == 4
     assert certificate.order_shares == pytest.approx(expected.shares.tolist(), abs=1e-6)
-
-
-def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:
-    x = torch.cat([normal(300, 1), 3e-6 * normal(300, 1, seed=1), 1e-6 * normal(300, 1, seed=2)], 1)
-    (result,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1)
-    assert (result.directions, len(result.shares)) == (1, 1)
-    (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3])
-    assert wider.directions == 3
 
 
 def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile() -> None:
