@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from erasure.covariance_factor import CovarianceFactor
@@ -139,15 +138,6 @@ class ConceptMoments:
         if (other.dim, [*other.concepts.items()]) != (self.dim, [*self.concepts.items()]):
             raise ValueError(f"cannot merge {other!r} into {self!r}: give the same coordinates and concepts, in order")
         self._joint.merge(other._joint)
-        return self
-
-    def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place.
-
-        Raises:
-            ValueError: the processes differ in their concepts, the order of these, or numbers of coordinates.
-        """
-        self._joint.all_reduce(group, described=f"{self.dim} dimensions and {[*self.concepts.items()]}")
         return self
 
     def state_dict(self) -> dict[str, Tensor]:

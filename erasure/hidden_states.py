@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment, is_compiled
@@ -94,7 +93,6 @@ def fit_layers(
     mask: str | None = None,
     ignore_index: int = -100,
     inputs: bool = False,
-    group: dist.ProcessGroup | None = None,
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
@@ -119,7 +117,6 @@ def fit_layers(
             [batch] or [batch, tokens], also for tokens that the network itself adds.
         ignore_index: label of examples or tokens to leave out. Real numbers must not hold it: mask them instead.
         inputs: fit on the first input of the modules instead of the output.
-        group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
         eraser: class of eraser, fitted from moments, whose map needs no labels.
         options: options of the class.
 
@@ -170,8 +167,6 @@ def fit_layers(
                         moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
                     moments.update(rows, concept)
                 assert moments is not None
-                if group is not None:
-                    moments.all_reduce(group)
                 if not moments.n:
                     raise ValueError("no example is left: the mask is 0, or the label is ignore_index, everywhere")
                 warned = warned or warned_of_few(eraser, moments)
@@ -184,21 +179,11 @@ def fit_layers(
         first, passes = _passes(batches, z, mask, repeated=len(modules) > 1)
         with LayerSweep(model, modules, restored(first.x), inputs=inputs) as sweep:
             erasers = fitted(sweep, passes)
-            right = len(modules) < 2 or sweep.confirms(first, erasers)
-            if group is not None and erasers:
-                right = _holds_for_all(right, next(iter(erasers.values())).mean.device, group)
-            if not right:
+            if len(modules) > 1 and not sweep.confirms(first, erasers):
                 log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
                 sweep.whole = True
                 erasers = fitted(sweep, passes)
     return erasers
-
-
-def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
-    """Return whether a condition holds in every process of a group."""
-    failed = torch.tensor(float(not condition), device=device)
-    dist.all_reduce(failed, group=group)
-    return not failed
 
 
 def _passes(

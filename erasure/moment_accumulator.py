@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from erasure.inputs import LEAST, Array, check_batch, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
-from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
 _EPS = torch.finfo(torch.float64).eps
@@ -221,47 +219,6 @@ class Accumulator:
         for j, count in enumerate(other.sizes):
             origin, offset = (each[j].to(self._offsets) for each in (other._origins, other._offsets))
             self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
-        return self
-
-    @ordinary_tensors()
-    def all_reduce(self, group: dist.ProcessGroup | None = None, *, described: str | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total.
-
-        Args:
-            group: processes; all by default.
-            described: description that must be the same in all processes; by default the numbers of coordinates and
-                classes.
-
-        Raises:
-            ValueError: the descriptions of the processes differ; raised in every process.
-        """
-        described = described or self._described
-        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
-        code = float(int(fingerprint(described, 12), 16))  # 48 bits, which float64 holds
-        shared = sizes.new_tensor([self._epsilon, code, -code])
-        dist.all_reduce(shared, dist.ReduceOp.MAX, group=group)
-        self._epsilon, largest, smallest = shared.tolist()
-        if largest != -smallest:
-            raise ValueError(
-                f"moments of {described} cannot be added to those of another process, which differ: give all processes "
-                "the same coordinates and concepts"
-            )
-        # the largest origin over processes in each coordinate; it is near the data because every origin is
-        origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
-        dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
-        origins = torch.where(origins.isfinite(), origins, 0.0)
-        offsets = self._offsets + (self._origins - origins)
-        total, means = sizes.clone(), offsets * sizes[:, None]
-        for tensor in (total, means):
-            dist.all_reduce(tensor, group=group)
-        means /= total.clamp(min=1)[:, None]
-        shift = (offsets - means) * sizes.sqrt()[:, None]
-        if self.pooled:
-            self._scatters[0].addmm_(shift.T, shift)
-        else:
-            self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
-        dist.all_reduce(self._scatters, group=group)
-        self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
         return self
 
     def state_dict(self) -> dict[str, Tensor]:

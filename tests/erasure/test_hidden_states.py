@@ -1,12 +1,10 @@
 """Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -19,7 +17,6 @@ from erasure import (
     fold_layers,
     on_progress,
 )
-from tests.processes import PROCESSES
 
 BLOCKS = [f"blocks.{i}" for i in range(4)]
 
@@ -342,32 +339,6 @@ def test_inputs_are_erased_as_they_enter() -> None:
         folded = fold_layers(model, erasers, x, inputs=True)(x)
         with erase(model, erasers, inputs=True):
             torch.testing.assert_close(folded, model(x), rtol=0, atol=1e-10)
-
-
-def fit_in_process(rank: int, rendezvous: str, path: str) -> None:
-    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
-    erasers = fit_layers(stack(3), tokens()[rank::2], BLOCKS[:3], num_classes=2, group=dist.group.WORLD)
-    if rank == 0:
-        torch.save({name: eraser.state_dict() for name, eraser in erasers.items()}, path)
-    dist.destroy_process_group()
-
-
-def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
-    arguments = (f"file://{tmp_path / 'rendezvous'}", str(tmp_path / "erasers.pt"))
-    processes = [PROCESSES.Process(target=fit_in_process, args=(rank, *arguments)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=60)
-    assert [process.exitcode for process in processes] == [0, 0]
-    erasers = fit_layers(stack(3), tokens(), BLOCKS[:3], num_classes=2)
-    fitted = torch.load(arguments[1], weights_only=True)
-    for name, tensors in fitted.items():
-        for field, tensor in tensors.items():
-            expected = erasers[name].state_dict()[field]
-            if field in ("left", "right"):  # whose signs are arbitrary
-                tensor, expected = tensor.abs(), expected.abs()
-            torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-12)
 
 
 def test_progress_is_reported_to_a_function() -> None:

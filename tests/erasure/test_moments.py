@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from erasure import (
     fit_layers,
     order_spectrum,
 )
-from tests.processes import PROCESSES
 
 
 def random_data(seed: int, n: int = 60, d: int = 5, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -183,43 +181,6 @@ def test_pooled_moments_have_all_but_the_class_covariances(tmp_path) -> None:
         merged.covariance(0)
     with pytest.raises(ValueError, match=r"moments of 3 classes in 5 dimensions into .* \(pooled\)"):
         merged.merge(expected)
-
-
-def reduced(rank: int, place: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
-    x, z = random_data(4)
-    mine = slice(0, 25) if rank == 0 else slice(25, 60)
-    for pooled in (False, True):
-        moments = ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce()
-        torch.save(moments.state_dict(), f"{place}/{rank}-{pooled}")
-    sizes = {"class": 3, "size": 1}
-    concepts = {"class": z[mine], "size": x[mine].norm(dim=1)}
-    torch.save(ConceptMoments(5, sizes).update(x[mine], concepts).all_reduce().state_dict(), f"{place}/{rank}-concepts")
-    for other in (ConceptMoments(5, {f"rank {rank}": 1}), ClassMoments(5, 3 + rank)):
-        with pytest.raises(ValueError, match="cannot be added to those of another process, which differ"):
-            other.all_reduce()
-    dist.destroy_process_group()
-
-
-def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
-    ranks = [PROCESSES.Process(target=reduced, args=(rank, str(tmp_path))) for rank in (0, 1)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join()
-    assert [rank.exitcode for rank in ranks] == [0, 0]
-    for pooled in (False, True):
-        for rank in (0, 1):
-            state = torch.load(tmp_path / f"{rank}-{pooled}", weights_only=True)
-            equal(ClassMoments(5, 3, pooled=pooled).load_state_dict(state), ClassMoments.fit(*random_data(4)))
-    x, z = random_data(4)
-    expected = ConceptMoments.fit(x, {"class": z, "size": x.norm(dim=1)})
-    for rank in (0, 1):
-        state = torch.load(tmp_path / f"{rank}-concepts", weights_only=True)
-        moments = ConceptMoments(5, expected.concepts).load_state_dict(state)
-        torch.testing.assert_close(moments.cross, expected.cross)
-        torch.testing.assert_close(moments.total, expected.total)
-        torch.testing.assert_close(moments.concept_covariance, expected.concept_covariance)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
