@@ -69,7 +69,7 @@ def fold(linear: Layer, eraser: Eraser, *, after: bool = False) -> Layer:
 
 
 @torch.no_grad()
-def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inputs: bool = False) -> nn.Module:
+def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.Module:
     """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
 
     The eraser of a linear layer is folded into that layer. The eraser of another module, such as a normalisation, is
@@ -85,7 +85,6 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
             whole network, for example by `torch.save`.
         erasers: erasers by name of module, each fitted on vectors [..., d], as for `erase`.
         x: an input of the network with several examples, [n, ...], or a mapping of its keyword arguments.
-        inputs: whether the erasers apply to the inputs of linear layers.
 
     Raises:
         ValueError: as `fold` and `erase`; an output that still needs its hook, because the network returns it or
@@ -104,22 +103,20 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any, *, inpu
     for name, eraser in erasers.items():
         require_eraser(eraser, f"erasers[{name!r}]")
         eraser = eraser.to(dtype=torch.float64)  # float32 would round more than a network in float64
-        with erase(folded, {name: eraser}, inputs=inputs):
-            readers = [] if inputs else _readers(folded, name, x)
+        with erase(folded, {name: eraser}):
+            readers = _readers(folded, name, x)
             expected = call(folded, x)
         is_linear = _is_linear(named_module(folded, name))
         for reader in [name] if is_linear else readers:
             linear = named_module(folded, reader)
             _require_own_weight(folded, reader, linear)
             try:
-                _replace(folded, reader, fold(linear, eraser, after=is_linear and not inputs))
+                _replace(folded, reader, fold(linear, eraser, after=is_linear))
             except ValueError as error:
                 raise ValueError(f"{reader}: {error}") from None
         if not (is_linear or readers) or not _same_outputs(expected, call(folded, x)):
             if is_linear:
                 reason = "the network computes something else with the folded layer"
-            elif inputs:
-                reason = "it is not linear"
             else:
                 reason = (
                     "its output must be read by linear layers only, once each, and those that read it are "

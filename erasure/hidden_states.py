@@ -33,7 +33,7 @@ from erasure.progress import report_progress
 log = logging.getLogger(__name__)
 
 
-def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Attachment:
+def attach(model: nn.Module, erasers: Mapping[str, Eraser]) -> Attachment:
     """Erase the outputs of named modules until `.remove()` of the result is called (Belrose et al. 2023, section 6).
 
     Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
@@ -46,7 +46,6 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
             network, not to the one inside it.
         erasers: erasers by name of module, as in `model.named_modules()`. Each was fitted on the output of its module,
             or the first of several, as whole examples [n, ...] or as vectors [..., d].
-        inputs: erase the first input of the modules instead.
 
     Raises:
         ValueError: no module has one of the names, a value is no eraser, or an eraser needs labels.
@@ -63,11 +62,11 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
     for name, eraser in erasers.items():
         require_eraser(eraser, f"erasers[{name!r}]")
         _require_unlabelled(name, type(eraser))
-    return Attachment(model, erasers, inputs=inputs)
+    return Attachment(model, erasers)
 
 
 @contextmanager
-def erase(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Iterator[nn.Module]:
+def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
     """Erase the outputs of named modules within the context; the arguments are those of `attach`.
 
     Example:
@@ -79,7 +78,7 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fal
         >>> with erase(model, {"0": eraser}):
         ...     logits = model(x)
     """
-    with attach(model, erasers, inputs=inputs):
+    with attach(model, erasers):
         yield model
 
 
@@ -92,7 +91,6 @@ def fit_layers(
     z: str | Sequence[str] | None = None,
     mask: str | None = None,
     ignore_index: int = -100,
-    inputs: bool = False,
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
@@ -116,7 +114,6 @@ def fit_layers(
         mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask". A mask is
             [batch] or [batch, tokens], also for tokens that the network itself adds.
         ignore_index: label of examples or tokens to leave out. Real numbers must not hold it: mask them instead.
-        inputs: fit on the first input of the modules instead of the output.
         eraser: class of eraser, fitted from moments, whose map needs no labels.
         options: options of the class.
 
@@ -146,7 +143,7 @@ def fit_layers(
     elif num_classes is not None:
         num_classes = whole_number(num_classes, "num_classes")
     for name in modules:
-        _require_vectors(name, named_module(model, name), inputs=inputs)
+        _require_vectors(name, named_module(model, name))
         _require_unlabelled(name, eraser)
     if any(module.training for module in model.modules()):
         log.warning("the network or a part of it is in training mode, which may change states: call model.eval() first")
@@ -172,12 +169,12 @@ def fit_layers(
                 warned = warned or warned_of_few(eraser, moments)
                 precision = torch.promote_types(states.dtype, torch.float32)
                 erasers[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
-                attached.enter_context(Attachment(model, {name: erasers[name]}, inputs=inputs, report_idle=False))
+                attached.enter_context(Attachment(model, {name: erasers[name]}, report_idle=False))
         return erasers
 
     with torch.inference_mode(False), torch.no_grad(), eager:
         first, passes = _passes(batches, z, mask, repeated=len(modules) > 1)
-        with LayerSweep(model, modules, restored(first.x), inputs=inputs) as sweep:
+        with LayerSweep(model, modules, restored(first.x)) as sweep:
             erasers = fitted(sweep, passes)
             if len(modules) > 1 and not sweep.confirms(first, erasers):
                 log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
@@ -327,14 +324,14 @@ def _moments(
     return ConceptMoments(dim, sizes, device=rows.device)
 
 
-def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
+def _require_vectors(name: str, module: nn.Module) -> None:
     """Refuse a module whose states are not vectors along the last axis, and warn of states that are not erased."""
     if isinstance(module, nn.Conv1d):
         raise ValueError(
             f"{name}: Conv1d has states [batch, channels, length], whose last axis is not that of one token's values: "
             "name a module after it that has [batch, length, channels], or flattens them"
         )
-    if isinstance(module, nn.RNNBase) and not inputs:
+    if isinstance(module, nn.RNNBase):
         log.warning("%s: its last states (h_n) are a second output, which stays as it is; use the first alone", name)
 
 
