@@ -156,12 +156,12 @@ def test_concepts_that_are_more_than_their_numbers_are_refused(y: Any, message: 
 def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     fitted = ConceptEraser().fit(X, Y)
-    polars = pytest.importorskip("polars")
+    pyarrow = pytest.importorskip("pyarrow")
     for x, message in (
         (np.ma.masked_less(X, 2), "X is a numpy.ma.*MaskedArray: pass"),
         (frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)), "X holds Timestamp.*: pass only numbers"),
         (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category: convert"),
-        (polars.DataFrame(X), "X is a polars.*DataFrame: pass"),
+        (pyarrow.table({name: frame[name] for name in frame}), "X is a pyarrow.*Table: pass"),
         (torch.tensor(X).to_sparse(), "X is a Tensor, sparse"),
     ):
         for call in (lambda x=x: ConceptEraser().fit(x, Y), lambda x=x: fitted.transform(x)):
