@@ -148,14 +148,14 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
     """Return a concept in a form that `Eraser.fit` takes, and its labels if it holds classes.
 
     Args:
-        y: concept, [n] or [n, m], or several by name; a series may hold categories.
+        y: concept, [n] or [n, m], or a frame of several; a series may hold categories.
         name: its name in error messages.
         classes: whether its values are classes; None to decide by their type.
     """
-    if isinstance(y, Mapping) or (is_pandas(y) and y.ndim == 2):
+    if is_pandas(y) and y.ndim == 2:
         named = named_concepts(y, name)
-        if len(named) > 1 or isinstance(y, Mapping):
-            return _together({key: _encoded(one, key, classes)[0] for key, one in named.items()}), None
+        if len(named) > 1:
+            return {key: _encoded(one, key, classes)[0] for key, one in named.items()}, None
         (y,) = named.values()
     if categorical := str(getattr(y, "dtype", "")) == "category":
         y = np.asarray(y)
@@ -174,14 +174,6 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
     if len(labels) < 2:
         raise ValueError(f"{name} has only one class, {labels.tolist()[0]!r}: pass a concept that varies")
     return z, labels
-
-
-def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return concepts by name, with concepts of several columns of classes split into columns."""
-    together = dict[str, Any]()
-    for name, one in concepts.items():
-        together |= one if isinstance(one, dict) else {name: one}
-    return together
 
 
 def _plain(X: Any) -> Any:
