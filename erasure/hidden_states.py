@@ -17,7 +17,6 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import (
     as_tensor,
-    is_one_hot,
     per_example,
     require_one_reading,
     require_same_rows,
@@ -271,10 +270,6 @@ def _selected(
         k = num_classes.get(name) if isinstance(num_classes, Mapping) else num_classes
         require_one_reading(values, leading, k, name)
         concepts[name] = _spread(name, single_column(values, leading), leading)
-        if concepts[name].ndim > 1 and k is not None:
-            one_hot = not isinstance(num_classes, int) or is_one_hot(concepts[name][known])
-            if concepts[name].shape[1] != k or not one_hot:
-                raise _wrong_shape(name, values, leading)
         if concepts[name].ndim == 1 and not values.is_floating_point():
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
@@ -294,13 +289,7 @@ def _spread(name: str, values: Tensor, leading: torch.Size) -> Tensor:
         return spread(values, leading)
     if values.ndim > 1 and values.shape[:-1] == leading[: values.ndim - 1]:
         return spread(values, leading, trailing=1)
-    raise _wrong_shape(name, values, leading)
-
-
-def _wrong_shape(name: str, values: Tensor, leading: torch.Size) -> ValueError:
-    return ValueError(
-        f"{name} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}"
-    )
+    raise ValueError(f"{name} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}")
 
 
 def _moments(

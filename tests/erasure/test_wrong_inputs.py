@@ -156,7 +156,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no label left": (lambda: scrub(["0"], ignore_index=-1, batches=[(X.float(), -1 + 0 * Z)]), "no example is left"),
     "labels of three tokens of two": (
         lambda: scrub(["0"], [(X.float().view(30, 2, 4), Z.view(20, 3).repeat(2, 1)[:30], Z.view(30, 2) > 0)]),
-        r"z has shape \[30, 3\]: expected one value per example or token, \[30, 2\]$",
+        r"z has shape \(40, 3\): expected one label per example, \[40\]",
     ),
     "a real label to ignore": (
         lambda: fit_layers(NETWORK, [(X.float(), Z.float().masked_fill(Z == 0, -100))], ["0"]),
