@@ -1,7 +1,7 @@
 """Barycenters of covariances by the fixed point on square-root factors."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +28,9 @@ class Alignment:
 
     Attributes:
         root: R [d, r], the weighted mean of the rotated factors F_j U_j; R Rᵀ is the barycenter.
-        rotations: U_j, [r_j, r] each, float32; orthonormal rows or columns, whichever are fewer.
-        excess: estimated excess of the objective over its minimum after each round, relative to the variance; infinity
-            after the first round, which gives no estimate.
+        rotations: U_j, [r_j, r] each, in the precision of `polar`; orthonormal rows or columns, whichever are fewer.
+        excess: estimated excess of the objective over its minimum after each round, as in
+            `erasure.transport.Barycenter`.
     """
 
     root: Tensor
@@ -59,6 +59,7 @@ def align(
     tolerance: float,
     max_rounds: int = 100,
     rank: int | None = None,
+    polar: Callable[[Tensor], Tensor] = rough_polar_factor,
 ) -> Alignment:
     """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
 
@@ -74,14 +75,20 @@ def align(
         tolerance: excess of the objective at which to stop, relative to the variance.
         max_rounds: rounds after which to stop even if the tolerance is not met.
         rank: r, of the barycenter; None for no limit.
+        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
+
+    Raises:
+        ValueError: `max_rounds` below one.
     """
+    if max_rounds < 1:
+        raise ValueError(f"max_rounds={max_rounds}: need at least one")
     root, last_step = _start(average, rank), math.inf
     variance = float(average.trace())
     excess: list[float] = []
     rotations: list[Tensor] = []
     geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # progress follows the logarithm of the excess
     for _ in range(max_rounds):
-        rotations = [rough_polar_factor(factor.multiply_transposed(root)) for factor in factors]
+        rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
         mean = torch.zeros_like(root)
         for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
             mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would enlarge the edit
@@ -117,19 +124,7 @@ def _start(average: Tensor, rank: int | None) -> Tensor:
 
 
 def transport(source: CovarianceFactor, target: CovarianceFactor) -> Tensor:
-    """Return the optimal linear map A [d, d] between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
-
-    The covariance of A x equals the target to rounding, however ill-conditioned the source (Quirke & Belrose 2025,
-    Lemma 2.5). A target of higher rank than the source is matched as closely as possible.
-
-    Example:
-        >>> import torch
-        >>> from erasure.barycenter_search import transport
-        >>> from erasure.covariance_factor import CovarianceFactor
-        >>> source, target = torch.diag(torch.tensor([4.0, 1.0])).double(), torch.eye(2, dtype=torch.float64)
-        >>> transport(CovarianceFactor(source), CovarianceFactor(target)).diagonal().tolist()
-        [0.5, 1.0]
-    """
+    """Return the optimal linear map A [d, d] from one covariance to another, or as near to it as its rank allows."""
     root = target.matrix
     return factor_map(source, root, polar_factor(source.multiply_transposed(root)))
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 import erasure
 from erasure import ClassMoments, Eraser, LeaceEraser, OracleLeaceEraser, QleaceEraser
-from erasure.barycenter_search import transport
-from erasure.covariance_factor import CovarianceFactor
+from erasure.transport import transport_map
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*")
 theirs = pytest.importorskip("concept_erasure", reason="concept-erasure is in the group dev")
@@ -108,8 +107,7 @@ def test_snippets_of_the_page(snippet: str) -> None:
     parts = [torch.nn.Linear(D, D), norms[0], torch.nn.Linear(D, D), torch.nn.ReLU(), norms[1], torch.nn.Linear(D, K)]
     names: dict[str, Any] = {
         **{name: getattr(erasure, name) for name in erasure.__all__},
-        **{"concept_erasure": theirs, "torch": torch, "d": D, "k": K},
-        **{"transport": transport, "CovarianceFactor": CovarianceFactor},
+        **{"concept_erasure": theirs, "torch": torch, "transport_map": transport_map, "d": D, "k": K},
         **{"x": x, "z": z, "ages": x[:, :2] + x.roll(1, 0)[:, :2], "model": torch.nn.Sequential(*parts).double()},
         "one_hot": torch.nn.functional.one_hot,
     }

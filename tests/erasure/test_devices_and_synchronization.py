@@ -30,6 +30,7 @@ from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
+from erasure.transport import barycenter, bures_distance, transport_map
 from tests.fake_device import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {
@@ -129,10 +130,15 @@ def test_a_dataset_is_erased_on_the_device(kind: type[Eraser], tmp_path: Path) -
         assert torch.equal(result.splits[name].images, part.images)
 
 
-def test_spectra_are_computed_on_the_device() -> None:
+def test_transport_and_spectra_are_computed_on_the_device() -> None:
     x, z = examples()
+    covariances = ClassMoments.fit(x, z).covariances
+    expected = [transport_map(*covariances[:2]), bures_distance(*covariances[:2]), barycenter(covariances).covariance]
     (spectrum,) = order_spectrum(x, z, directions=[5])
     with Device():
+        there = covariances.to(DEVICE)
+        results = [transport_map(*there[:2]), bures_distance(*there[:2]), barycenter(there).covariance]
+        torch.testing.assert_close([one.cpu() for one in results], expected, rtol=1e-12, atol=1e-12)
         (spectrum_there,) = order_spectrum(x.to(DEVICE), z.to(DEVICE), directions=[5])
         torch.testing.assert_close(spectrum_there.shares.cpu(), spectrum.shares, rtol=1e-9, atol=1e-12)
 

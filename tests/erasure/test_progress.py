@@ -7,9 +7,8 @@ import torch
 from rich.console import Console
 
 from erasure import progress
-from erasure.barycenter_search import align
-from erasure.covariance_factor import CovarianceFactor
 from erasure.progress import Display, on_progress, report_progress, shown_progress
+from erasure.transport import barycenter
 
 
 def test_lines_say_what_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,9 +49,8 @@ def test_a_barycenter_says_how_far_it_is() -> None:
     shares: list[float] = []
     generator = torch.Generator().manual_seed(0)
     roots = torch.randn(4, 12, 12, dtype=torch.float64, generator=generator)
-    factors = [CovarianceFactor(sigma) for sigma in roots @ roots.mT]
     with on_progress(lambda _title, done, _detail: shares.append(done)):
-        rounds = len(align(factors, [0.25] * 4, (roots @ roots.mT).mean(0), tolerance=1e-12).excess)
+        rounds = len(barycenter(roots @ roots.mT, tolerance=1e-12).excess)
     assert len(shares) == rounds - 1
     assert [0.0, *shares, 1.0] == sorted([0.0, *shares, 1.0])
     halfway = shares[len(shares) // 2]

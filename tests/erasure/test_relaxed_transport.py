@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from erasure.relaxed_transport import relaxed_transport_map
-from tests.erasure.test_barycenter_search import covariance, transport_map
+from erasure.transport import transport_map
+from tests.erasure.test_transport import covariance
 
 
 @pytest.mark.parametrize(("condition", "weight"), [(10.0, 0.0), (10.0, 10.0), (10.0, 1e3), (1e4, 0.1), (1e4, 10.0)])

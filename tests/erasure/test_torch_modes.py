@@ -26,6 +26,7 @@ from erasure import (
 from erasure.certificate import certify
 from erasure.matched_samples import counterpart
 from erasure.torch_modes import default_modes
+from erasure.transport import barycenter
 
 Z = torch.arange(120) % 3
 BYTES = (
@@ -77,6 +78,8 @@ def test_moments_and_what_is_computed_from_them() -> None:
 
     assert same_in_any_mode(moments)
     assert same_in_any_mode(lambda: counterpart("independent", X, Z))
+    covariances = ClassMoments.fit(X, Z).covariances
+    assert same_in_any_mode(lambda: [barycenter(covariances).covariance])
     assert same_in_any_mode(
         lambda: [torch.tensor([*certify(X, X + 0.01, Z, ClassMoments.fit(X, Z)).numbers().values()]).float()]
     )
