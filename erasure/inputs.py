@@ -316,7 +316,9 @@ def labelled_rows(
     return x.reshape(leading.numel(), dim), labels, k
 
 
-def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> tuple[Tensor, Tensor | None]:
+def check_batch(
+    x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int, *, in_range: bool = True
+) -> tuple[Tensor, Tensor | None]:
     """Return examples as rows [n, dim] and their labels [n] int64, or None where `z` is None; gradients pass through.
 
     Args:
@@ -325,6 +327,8 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
             of integers in 0..k-1, of booleans, or one-hot with a last dimension of k.
         dim: values per example, d.
         num_classes: k.
+        in_range: check the range of the labels, which waits for their device; if False, the caller does so with
+            `require_labels`.
 
     Raises:
         ValueError: invalid examples or labels; the message names the value, what is allowed and what to change.
@@ -335,7 +339,7 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
     rows = x.reshape(leading.numel(), dim)
     if z is None:
         return rows, None
-    return rows, _labels(as_tensor(z, "z"), leading, num_classes)[0]
+    return rows, _labels(as_tensor(z, "z"), leading, num_classes, in_range=in_range)[0]
 
 
 def require_labels(z: Tensor, num_classes: int) -> None:
@@ -404,7 +408,7 @@ def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
     return z.reshape([*shared, *missing, *columns]).expand([*leading, *columns]).reshape([-1, *columns])
 
 
-def _labels(z: Tensor, leading: torch.Size, num_classes: int | None) -> tuple[Tensor, int]:
+def _labels(z: Tensor, leading: torch.Size, num_classes: int | None, *, in_range: bool = True) -> tuple[Tensor, int]:
     """Return integer labels [n] of `leading` examples, and the number of classes; see `labelled_rows`."""
     require_one_reading(z, leading, num_classes)
     z = single_column(z, leading)
@@ -418,6 +422,6 @@ def _labels(z: Tensor, leading: torch.Size, num_classes: int | None) -> tuple[Te
         num_classes = max(2, number_of_classes(z))  # labels may be all 0
     elif z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")
-    else:
+    elif in_range:
         require_labels(z.long(), num_classes)
     return spread(z.long(), leading), num_classes

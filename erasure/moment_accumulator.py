@@ -7,12 +7,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.inputs import LEAST, Array, check_batch, require_range, whole_number
+from erasure.inputs import LEAST, Array, check_batch, require_labels, require_range, whole_number
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
 _EPS = torch.finfo(torch.float64).eps
+Batches = list[tuple[Tensor, Tensor]]  # examples [n, d] and labels [n]
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -44,8 +45,9 @@ class Accumulator:
         self._origins = torch.zeros(num_classes, dim, **float64)
         self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
-        self._pending: list[tuple[Tensor, Tensor]] = []  # small batches, collected for one matrix product
+        self._pending: Batches = []  # small batches, collected for one matrix product
         self._pending_rows = 0
+        self._unchecked = False  # whether some of them still have to be checked
 
     @property
     def device(self) -> torch.device:
@@ -98,7 +100,9 @@ class Accumulator:
         """Add a batch of examples and their labels.
 
         8-bit images are summed as integers, which is exact and faster: pass them unscaled and `rescale` afterwards.
-        Small batches of other types are collected until there are 4,096 examples.
+        Small batches of other types are collected until there are 4,096 examples. On a GPU their values are checked
+        together at that point, or when moments are read, because every check waits for the GPU. A wrong batch is then
+        refused and left out.
 
         Args:
             x: [n, ...] with d values each, or [..., d]; any real dtype.
@@ -107,10 +111,12 @@ class Accumulator:
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
-        rows, labels = check_batch(x, z, self.dim, self.num_classes)
+        rows, labels = check_batch(x, z, self.dim, self.num_classes, in_range=False)
         if labels is None:
             raise ValueError("z is None: pass one label per example")
-        require_range(rows, "x")
+        check_later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
+        if not check_later:
+            self._require_values(rows, labels)
         labels = labels.to(self._offsets.device)
         self.note_precision(rows.dtype)
         if rows.dtype == torch.uint8:
@@ -119,33 +125,65 @@ class Accumulator:
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
                 self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
-        return self.add_rows(rows.detach(), labels)
+        return self.add_rows(rows.detach(), labels, checked=not check_later)
+
+    def _require_values(self, rows: Tensor, labels: Tensor) -> None:
+        require_labels(labels, self.num_classes)
+        require_range(rows, "x")
 
     def note_precision(self, dtype: torch.dtype) -> None:
         """Record the dtype of examples, for `epsilon`."""
         if dtype.is_floating_point:
             self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
-    def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
+    def add_rows(self, rows: Tensor, labels: Tensor, *, checked: bool = True) -> Self:
         """Add examples [n, d] with labels [n]; small batches are copied and collected."""
-        if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
-            self._flush()
-        if len(rows) < _ROWS_AT_ONCE:
-            rows, labels = rows.clone(), labels.clone()
-        self._pending.append((rows, labels))
-        self._pending_rows += len(rows)
+        try:
+            if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
+                self._flush()
+        finally:  # an error in earlier batches does not concern this one
+            if len(rows) < _ROWS_AT_ONCE:
+                rows, labels = rows.clone(), labels.clone()
+            self._pending.append((rows, labels))
+            self._pending_rows += len(rows)
+            self._unchecked |= not checked
         if self._pending_rows >= _ROWS_AT_ONCE:
             self._flush()
         return self
 
     @without_autocast
     def _flush(self) -> None:
-        """Add the collected batches to the sums."""
+        """Add the collected batches to the sums.
+
+        Raises:
+            ValueError: an unchecked batch has wrong values; the others are added.
+        """
         if not self._pending:
             return
         x, z = self._pending[0] if len(self._pending) == 1 else map(torch.cat, zip(*self._pending, strict=True))
-        self._pending, self._pending_rows = [], 0
-        self._add_rows(x, z)
+        batches, error = [(x, z)], None
+        if self._unchecked:
+            batches, error = self._valid((x, z), self._pending)
+        self._pending, self._pending_rows, self._unchecked = [], 0, False
+        for x, z in batches:
+            self._add_rows(x, z)
+        if error is not None:
+            raise error
+
+    def _valid(self, joined: tuple[Tensor, Tensor], batches: Batches) -> tuple[Batches, ValueError | None]:
+        """Return the valid batches, joined if all are valid, and the error of the first invalid one."""
+        try:
+            self._require_values(*joined)
+        except ValueError:
+            valid, errors = [], []
+            for batch in batches:
+                try:
+                    self._require_values(*batch)
+                    valid.append(batch)
+                except ValueError as error:
+                    errors.append(error)
+            return valid, errors[0] if errors else None
+        return [joined], None
 
     def _add_rows(self, x: Tensor, z: Tensor) -> None:
         """Add examples to the sums, class by class or pooled."""
@@ -243,7 +281,7 @@ class Accumulator:
                 )
         self._sizes = tensors["sizes"].tolist()
         self._epsilon = float(tensors["epsilon"])
-        self._pending, self._pending_rows = [], 0
+        self._pending, self._pending_rows, self._unchecked = [], 0, False
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")
         )

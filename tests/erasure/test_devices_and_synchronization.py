@@ -143,6 +143,53 @@ def test_transport_and_spectra_are_computed_on_the_device() -> None:
         torch.testing.assert_close(spectrum_there.shares.cpu(), spectrum.shares, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_small_batches_wait_only_when_they_are_multiplied(pooled: bool) -> None:
+    x, z = examples(n=6400)
+    expected = ClassMoments.fit(x, z, pooled=pooled)
+    with Device() as device:
+        batches = [*zip(x.to(DEVICE).split(64), z.to(DEVICE).split(64), strict=True)]
+        device.waits.clear()
+        moments = ClassMoments(8, 3, device=DEVICE, pooled=pooled)
+        for i, batch in enumerate(batches):
+            moments.update(*batch)
+            assert i >= 63 or not device.waits.total()  # 4,096 examples
+        means, scatters = moments.means, moments.scatters
+        assert 2 <= device.waits.total() <= 20  # for 100 batches
+        torch.testing.assert_close(means.cpu(), expected.means, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(scatters.cpu(), expected.scatters, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "label", "refusal"), [(torch.nan, 0, "not finite .* in example 5"), (0.0, 7, "label 7 is out of range")]
+)
+def test_a_wrong_batch_on_a_device_is_refused_when_it_is_read_and_left_out(
+    value: float, label: int, refusal: str
+) -> None:
+    x, z = examples(n=192)
+    expected = ClassMoments.fit(x[:128], z[:128])
+    x[133], z[133] = value or x[133], label or z[133]
+    with pytest.raises(ValueError, match=refusal):  # at once on a CPU
+        ClassMoments(8, 3).update(x[128:], z[128:])
+    with Device():
+        moments = ClassMoments(8, 3, device=DEVICE)
+        for start in (0, 128, 64):
+            part = slice(start, start + 64)
+            moments.update(x[part].to(DEVICE), z[part].to(DEVICE))
+        with pytest.raises(ValueError, match=refusal):
+            _ = moments.means
+        torch.testing.assert_close(moments.means.cpu(), expected.means, rtol=1e-12, atol=1e-12)
+        assert moments.sizes == expected.sizes
+        moments.update(x[128:].to(DEVICE), z[128:].to(DEVICE))
+        with pytest.raises(ValueError, match=refusal):  # another dtype ends the collection, and is added all the same
+            moments.update(x[:64].float().to(DEVICE), z[:64].to(DEVICE))
+        assert moments.n == 192
+        moments.update(torch.full((2, 8), torch.nan).to(DEVICE), torch.zeros(2, dtype=torch.int64).to(DEVICE))
+        with pytest.raises(ValueError, match="not finite"):
+            _ = moments.n
+        assert moments.n == 192
+
+
 @pytest.mark.parametrize("d", [6, 60])
 def test_leace_and_means_stop_four_times_at_most(d: int) -> None:
     for kind in (LeaceEraser, OracleLeaceEraser):
@@ -150,13 +197,13 @@ def test_leace_and_means_stop_four_times_at_most(d: int) -> None:
     assert fitted(RandomEraser, d, num_directions=2)[1] <= 2  # random numbers are the CPU's
 
 
-def test_fitting_leace_waits_nine_times() -> None:
-    """For the labels' range (three times) and counts, the examples' range, three ranks and the constant columns."""
+def test_fitting_leace_waits_eight_times() -> None:
+    """For the labels' range (twice) and counts, the examples' range, three ranks and the constant columns."""
     x, z = torch.randn(500, 6, generator=torch.Generator().manual_seed(0)), torch.arange(500) % 4
     with Device() as device:
         there = x.to(DEVICE), z.to(DEVICE)
         device.waits.clear()
         eraser = LeaceEraser.fit(*there)
-        assert device.waits.total() <= 9
+        assert device.waits.total() <= 8
         erased = eraser(there[0]).cpu()
     assert torch.equal(erased, LeaceEraser.fit(x, z)(x))
