@@ -1,4 +1,4 @@
-"""Functions that change inputs or outputs of the modules of a network, before other hooks see them."""
+"""Functions that change outputs of the modules of a network, before other hooks see them."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ class _Change:
 
     Attributes:
         name: name of the module.
-        function: function of the first tensor of its input or output.
+        function: function of the first tensor of its output.
         ran: whether the module has run.
         compiled: whether `torch.compile` has compiled the function into its code.
     """
@@ -32,18 +32,15 @@ class _Change:
 
 
 class _Changes:
-    """The changes of the input or of the output of a module, in the order in which they were attached.
+    """The changes of the output of a module, in the order in which they were attached.
 
     They share one hook, the first of the module. Hooks that record states, such as those of transformers, therefore see
     changed states, and an eraser that was fitted after others is applied after them.
     """
 
-    def __init__(self, module: nn.Module, *, inputs: bool) -> None:
+    def __init__(self, module: nn.Module) -> None:
         self.changes: list[_Change] = []
-        if inputs:
-            self.hook = module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
-        else:
-            self.hook = module.register_forward_hook(self._after, prepend=True)
+        self.hook = module.register_forward_hook(self._after, prepend=True)
 
     def __deepcopy__(self, _: Any) -> "_Changes":
         """Return a copy without changes, because nothing could remove them from a copy of the network."""
@@ -58,28 +55,19 @@ class _Changes:
             "the network is pickled, and save the erasers by their method save"
         )
 
-    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        if args:
-            return self._changed(args), kwargs
-        return args, self._changed(kwargs)
-
     def _after(self, _: nn.Module, _inputs: Any, output: Any) -> Any:
-        return self._changed(output)
-
-    def _changed(self, values: Any) -> Any:
         for change in self.changes:
             change.ran = True
             if torch.compiler.is_compiling():
                 change.compiled = True
-            states = first_tensor(values, change.name)
+            states = first_tensor(output, change.name)
             changed = change.function(states)
             if changed is not states:
-                values = replaced(values, states, changed)
-        return values
+                output = replaced(output, states, changed)
+        return output
 
 
-_OUTPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
-_INPUTS: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
+_CHANGES: WeakKeyDictionary[nn.Module, _Changes] = WeakKeyDictionary()
 
 
 class Attachment:
@@ -90,7 +78,6 @@ class Attachment:
     Args:
         model: any network; `torch.compile` compiles it again if it was compiled.
         functions: functions by name of module.
-        inputs: change the first input of the modules instead of the first output.
         report_idle: report modules that do not run.
 
     Raises:
@@ -102,11 +89,9 @@ class Attachment:
         model: nn.Module,
         functions: Mapping[str, Callable[[Tensor], Tensor]],
         *,
-        inputs: bool = False,
         report_idle: bool = True,
     ) -> None:
         modules = {name: named_module(model, name) for name in functions}
-        self._sides = _INPUTS if inputs else _OUTPUTS
         self._attached: list[tuple[nn.Module, _Change]] = []
         self._model = model
         self._watch = model.register_forward_hook(self._after)
@@ -115,10 +100,10 @@ class Attachment:
         if self._was_compiled:
             torch.compiler.reset()  # compiled code ignores new hooks
         for name, module in modules.items():
-            if module not in self._sides:
-                self._sides[module] = _Changes(module, inputs=inputs)
+            if module not in _CHANGES:
+                _CHANGES[module] = _Changes(module)
             change = _Change(name, functions[name])
-            self._sides[module].changes.append(change)
+            _CHANGES[module].changes.append(change)
             self._attached.append((module, change))
 
     __reduce__ = _Changes.__reduce__  # pyright: ignore
@@ -139,11 +124,11 @@ class Attachment:
         self._watch.remove()
         self._report_idle()
         for module, change in self._attached:
-            side = self._sides[module]
-            side.changes.remove(change)
-            if not side.changes:
-                side.hook.remove()
-                del self._sides[module]
+            changes = _CHANGES[module]
+            changes.changes.remove(change)
+            if not changes.changes:
+                changes.hook.remove()
+                del _CHANGES[module]
         self._attached = []
 
     def __enter__(self) -> Self:

@@ -146,9 +146,7 @@ def certify(
     """
     require_same_rows(original, {"z": z, "erased": erased}, x_name="original")
     require_same_columns(original, erased, "erased", "original")
-    original, erased = (
-        as_tensor(values, name, examples=True) for values, name in ((original, "original"), (erased, "erased"))
-    )
+    original, erased = (as_tensor(values, name) for values, name in ((original, "original"), (erased, "erased")))
     if original.shape != erased.shape:
         shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
         raise ValueError(f"{shapes}: give the same examples before and after")
@@ -285,9 +283,7 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     if whitening is None:
         return {}
     try:
-        (spectrum,) = whitened_spectra(
-            erased, z, whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
-        )
+        (spectrum,) = whitened_spectra(erased, z, whitening, directions=[_ORDER_DIRECTIONS], most=_ORDER_EXAMPLES)
     except ValueError:  # too few examples of a class
         return {}
     return {

@@ -2,24 +2,22 @@
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from erasure.covariance_factor import CovarianceFactor
 from erasure.inputs import (
     as_tensor,
     is_one_hot,
+    is_pandas,
     leading_shape,
     number_of_classes,
     per_example,
     require_labels,
     require_one_reading,
-    require_plain,
     require_range,
     require_same_rows,
     single_column,
@@ -28,9 +26,7 @@ from erasure.inputs import (
     whole_number,
 )
 from erasure.moment_accumulator import Accumulator
-from erasure.moment_files import explained, require_sums
 from erasure.moments import ClassMoments
-from erasure.store.checked_files import load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +96,7 @@ class ConceptMoments:
             device: device of the sums; that of `x` by default.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x", examples=True)
+        x = as_tensor(x, "x")
         named = _tensors(named_concepts(z))
         dim = values_per_example(x, *named.values()) if dim is None else whole_number(dim, "dim")
         leading = leading_shape(x, dim)
@@ -118,7 +114,7 @@ class ConceptMoments:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
         require_same_rows(x, named_concepts(z))
-        x = as_tensor(x, "x", examples=True)
+        x = as_tensor(x, "x")
         leading = leading_shape(x, self.dim)
         rows = x.reshape(leading.numel(), self.dim)
         device = self._joint.device
@@ -132,59 +128,26 @@ class ConceptMoments:
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples in place; both need the same concepts, in any order.
+        """Add the moments of other examples in place; both need the same concepts, in the same order.
 
         Raises:
             ValueError: another number of coordinates, other concepts, or moments of classes.
         """
         if not isinstance(other, ConceptMoments):
             raise ValueError(f"cannot merge {other!r:.100} into {self!r}: give ConceptMoments of the same concepts")
-        if (other.dim, other.concepts) != (self.dim, self.concepts):  # whatever the order of their names
-            raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
-        joint = other._joint
-        if [*other.concepts] != [*self.concepts]:
-            joint = copy.copy(joint).reorder(other._joint_positions(self.concepts))
-        self._joint.merge(joint)
+        if (other.dim, [*other.concepts.items()]) != (self.dim, [*self.concepts.items()]):
+            raise ValueError(f"cannot merge {other!r} into {self!r}: give the same coordinates and concepts, in order")
+        self._joint.merge(other._joint)
         return self
 
-    def _joint_positions(self, names: Iterable[str]) -> list[int]:
-        """Return the positions in the joint moments of x, then of the concepts' columns in the order of `names`."""
-        return [*range(self.dim), *(self.dim + at for name in names for at in self.positions([name]))]
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors by name."""
+        return self._joint.state_dict()
 
-    def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place, whatever the order of their concepts.
-
-        Raises:
-            ValueError: the processes differ in their concepts or numbers of coordinates.
-        """
-        at = self._joint_positions(sorted(self.concepts))
-        described = f"{self.dim} dimensions and {sorted(self.concepts.items())}"
-        self._joint.reorder(at).all_reduce(group, described=described)
-        self._joint.reorder([at.index(i) for i in range(len(at))])
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Replace the moments by those of a `state_dict` of the same coordinates and concepts."""
+        self._joint.load_state_dict(tensors)
         return self
-
-    def save(self, path: Path | str) -> None:
-        """Write the moments to a safetensors file, with a checksum."""
-        about = {"dim": self.dim, "concepts": self.concepts}
-        save_tensors(Path(path), self._joint.state_dict(), {"concept_moments": about})
-
-    @classmethod
-    def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """Load moments that `save` has written.
-
-        Raises:
-            ValueError: the file is damaged, or holds something else or impossible moments.
-        """
-        tensors, metadata = load_tensors(Path(path))
-        if not isinstance(about := metadata.get("concept_moments"), dict):
-            raise ValueError(f"{path} holds no moments of concepts: give a file of ConceptMoments.save")
-        with explained(path):
-            dim, concepts = about["dim"], about["concepts"]
-            width = dim + sum(whole_number(size, name) for name, size in concepts.items())
-            require_sums(tensors, width, 1, pooled=True)  # before the columns that the file claims are allocated
-            moments = cls(dim, concepts, device=device)
-            moments._joint.load_state_dict(tensors)
-            return moments
 
     def require_examples(self, names: Sequence[str] | None = None) -> None:
         """Raise ValueError for fewer than two examples, or concepts to erase that do not vary.
@@ -289,7 +252,7 @@ def moments_of(
     named = named_concepts(z)
     require_same_rows(x, named)
     if len(named) == 1 and not isinstance(z, Mapping):
-        x, one = as_tensor(x, "x", examples=True), as_tensor(next(iter(named.values())), "z")
+        x, one = as_tensor(x, "x"), as_tensor(next(iter(named.values())), "z")
         several = one.ndim > 1 and one.shape != x.shape[:-1]  # columns, rather than one label for each vector
         if (
             num_classes is not None
@@ -303,29 +266,6 @@ def moments_of(
             f"num_classes={num_classes} is for one concept of classes, and z has {len(named)} concepts by name"
         )
     return ConceptMoments.fit(x, named, dim=dim)
-
-
-def class_counts(num_classes: Any, concepts: str | Sequence[str] | None) -> int | dict[str, int] | None:
-    """Return numbers of classes as ints: one for all, or a mapping by name, in which a single concept is called "z".
-
-    Args:
-        num_classes: k, or a mapping of names of concepts to k, or None.
-        concepts: name of a single concept, or names of several; None if they are not known.
-
-    Raises:
-        ValueError: something that is no whole number, or a name that is not one of `concepts`.
-    """
-    if num_classes is None:
-        return None
-    if not isinstance(num_classes, Mapping):
-        return whole_number(num_classes, "num_classes")
-    counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
-    if concepts is None:
-        return counts
-    known = [concepts, SINGLE] if isinstance(concepts, str) else concepts
-    if unknown := [name for name in counts if name not in known]:
-        raise ValueError(f"num_classes has the name {unknown[0]!r}: z={concepts!r} names the concepts")
-    return dict(zip([SINGLE], counts.values(), strict=False)) if isinstance(concepts, str) else counts
 
 
 def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
@@ -353,14 +293,9 @@ def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
     Raises:
         ValueError: two concepts of the same name, or none.
     """
-    require_plain(z, name)
-    if not (isinstance(z, Mapping) or hasattr(z, "columns")):
+    if not (isinstance(z, Mapping) or (is_pandas(z) and z.ndim == 2)):
         return {name: z}
-    frame: Any = z
-    if hasattr(frame, "items"):  # a mapping, or a pandas frame
-        pairs = list(frame.items())
-    else:  # polars or pyarrow
-        pairs = [(column, frame[column]) for column in getattr(frame, "column_names", frame.columns)]
+    pairs = [*z.items()]
     named = {str(key): values for key, values in pairs}
     if not named:
         raise ValueError(f"{name} holds no concept: give at least one column")

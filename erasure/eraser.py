@@ -29,8 +29,6 @@ from erasure.moments import ClassMoments
 from erasure.torch_modes import ordinary_tensors, without_autocast
 from erasure.zscore import Preprocessing
 
-_THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
-
 
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
@@ -116,7 +114,7 @@ class Eraser(ABC):
             ValueError: invalid examples, labels or options, or a concept without classes for an eraser that needs
                 classes.
         """
-        _require_known(cls, options)
+        require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
         warned_of_few(cls, moments)
         if isinstance(moments, ConceptMoments) or not cls.needs_examples():
@@ -145,16 +143,15 @@ class Eraser(ABC):
     @classmethod
     @without_autocast
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """Fit from moments, after checks of the options, and of what a user's subclass defines and returns."""
-        _require_complete(cls)
-        _require_known(cls, options)
+        """Fit from moments, after checks of the options, and of what a user's subclass returns."""
+        require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
                 f"{cls.__name__} needs classes, and z holds none: give one integer per example; only LeaceEraser, "
                 "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
             )
         eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
-        _require_result(eraser, cls, moments)
+        _require_fields(eraser, cls, moments)
         return eraser
 
     @classmethod
@@ -178,7 +175,7 @@ class Eraser(ABC):
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a floating tensor or array, and return the same kind, shape, dtype and device.
 
-        Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
+        Lists and data frames give arrays.
 
         The map is computed in the precision of the eraser, float64 unless `to` has changed it, and gradients pass
         through it. Erasers that optimise examples use the precision of the examples, at least float32.
@@ -191,9 +188,8 @@ class Eraser(ABC):
             ValueError: a wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose map
                 does not keep the shape.
         """
-        _require_fields(self)
         require_same_rows(x, z)
-        values = as_tensor(x, "x", examples=True, gradients=True)
+        values = as_tensor(x, "x", gradients=True)
         rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
@@ -205,7 +201,7 @@ class Eraser(ABC):
         erased = self._erase(rows, labels).reshape(values.shape)
         if isinstance(x, Tensor):
             return erased
-        return as_array(erased, "x", examples=True)  # pyright: ignore[reportReturnType] as x is
+        return as_array(erased, "x")  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
         """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""
@@ -295,7 +291,7 @@ class Eraser(ABC):
 
         Raises:
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or lacks a field
-                of the type and shape that the dataclass declares.
+                that the dataclass declares, or holds a tensor of another shape.
         """
         return load_eraser(cls, Path(path))
 
@@ -311,37 +307,16 @@ class Eraser(ABC):
         """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
-# Checks of classes that users write, and of their options.
-
-
-@functools.cache  # a class is inspected once, not at every fit
-def _require_complete(kind: type[Eraser]) -> None:
-    """Raise ValueError for a class that does not define what an eraser needs."""
-    if kind.__abstractmethods__:
-        raise ValueError(f"{kind.__name__} does not define {', '.join(sorted(kind.__abstractmethods__))}")
-    if len(inspect.signature(kind.transform).parameters) != 3:
-        raise ValueError(f"{kind.__name__}.transform must take (self, x, z), z too where it is not used")
-
-
-def _require_fields(eraser: Eraser) -> None:
-    """Raise ValueError unless an eraser has the fields of every eraser."""
-    if missing := [name for name in ("mean", "num_classes") if not hasattr(eraser, name)]:
-        raise ValueError(
-            f"{type(eraser).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
-            "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
-        )
-
-
-def _require_result(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
-    """Raise ValueError unless `from_moments` of a class returned an instance with the moments' mean and classes."""
-    if not isinstance(eraser, kind):
-        raise ValueError(f"{kind.__name__}.from_moments returned {eraser!r}: return an instance of the class")
-    _require_fields(eraser)
+def _require_fields(eraser: Any, kind: type[Eraser], moments: ClassMoments | ConceptMoments) -> None:
+    """Raise ValueError unless a class that a user wrote was fitted to the mean and classes of the moments."""
     k = None if isinstance(moments, ConceptMoments) else moments.num_classes
-    if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
+    mean = getattr(eraser, "mean", None)
+    if not (isinstance(eraser, kind) and isinstance(mean, Tensor) and mean.shape == (moments.dim,)) or (
+        getattr(eraser, "num_classes", 0) != k
+    ):
         raise ValueError(
-            f"{kind.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-            f"expected [{moments.dim}] and {k}, as the moments have them"
+            f"{kind.__name__}.from_moments: return an instance of the class, a dataclass with the fields mean: Tensor "
+            "and num_classes: int, as moments.mean and moments.num_classes"
         )
 
 
@@ -357,12 +332,9 @@ def options_of(kind: type[Eraser]) -> frozenset[str]:
     return frozenset(known)
 
 
-def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option that fitting an eraser does not take."""
-    if not options:
-        return
-    known = options_of(kind)
-    if unknown := options.keys() - known:
-        theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
+def require_known(kind: type[Eraser], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of the fit of an eraser; raise ValueError for one that it does not take."""
+    if unknown := options.keys() - (known := options_of(kind)):
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")
+        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}")
+    return options

@@ -1,16 +1,14 @@
 """The file format of fitted erasers: a safetensors file that names the class and holds its fields.
 
 Files are not trusted. Nothing in them is executed: a file names one of the classes that are already imported, and every
-field is checked against the type and shape that the dataclass declares.
+tensor is checked against the shape that the dataclass declares.
 """
 
 import dataclasses
 import functools
-import sys
-import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from erasure.eraser import Eraser
 
     E = TypeVar("E", bound=Eraser)
-
-_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
 
 
 def save_eraser(eraser: "Eraser", path: Path) -> None:
@@ -47,8 +43,8 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
     """Load an eraser of this class, or of one derived from it, that `save_eraser` wrote.
 
     Raises:
-        ValueError: the file is damaged or holds something else, or a field is missing, unknown, or of another type or
-            shape than the class declares.
+        ValueError: the file is damaged or holds something else, or a field is missing or unknown, or a tensor has
+            another shape than the class declares.
     """
     with ordinary_tensors():
         tensors, metadata = load_tensors(path)
@@ -56,7 +52,7 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
     known = {name: kind for name, kind in family.items() if not (kind.__abstractmethods__ or kind.transductive)}
     name, options = metadata.get("eraser"), metadata.get("options")
     if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-        content = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
+        content = _described(name).strip("'") if name else "no eraser"
         raise ValueError(f"{path} holds {content}: {cls.__name__}.load reads {', '.join(sorted(known))}")
     kind, eraser = known[name], object.__new__(known[name])
     values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
@@ -85,35 +81,28 @@ def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all fields of an eraser from an untrusted file.
 
     Raises:
-        ValueError: a value is missing, unknown, or of another type than its field.
+        ValueError: a value is missing or unknown, or a tensor is not of the shape that its field declares.
     """
-    fields, checked = _fields(kind), dict(values)
+    fields = _fields(kind)
+    defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
+    checked = {**defaults, **values}
+    if wrong := checked.keys() ^ fields.keys():
+        raise ValueError(f"its fields are not {', '.join(fields)}: {_described(min(wrong))}")
     try:
         hints = get_type_hints(kind, include_extras=True)
     except NameError:  # of types that are imported for type checkers only
         hints = {}
     hints |= {"mean": Annotated[Tensor, "d"]}
-    if unknown := values.keys() - fields.keys():
-        raise ValueError(f"it has {_described(min(unknown))}, which is not one of its fields {', '.join(fields)}")
-    for name, field in fields.items():
-        if name not in values:
-            if field.default is not dataclasses.MISSING:
-                checked[name] = field.default
-            elif field.default_factory is not dataclasses.MISSING:
-                checked[name] = field.default_factory()
-            else:
-                raise ValueError(f"its field {name} is missing")
     k, mean = checked["num_classes"], checked["mean"]
-    without_classes = k is None and _fits(k, hints.get("num_classes"))
-    if not without_classes and not (isinstance(k, int) and _fits(k, int) and 2 <= k < 2**63):
+    if not (isinstance(k, int) and 2 <= k < 2**63) and (k is not None or hints.get("num_classes") is int):
         raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
     axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0} | ({} if k is None else {"k": k})
     for name in ("mean", *fields):
-        hint, shape = hints.get(name, Any), [part for part in get_args(hints.get(name)) if isinstance(part, str)]
-        if get_origin(hint) is Annotated and shape and isinstance(checked[name], Tensor):
-            _require_shape(name, checked[name], shape[0], axes, mean.dtype)
-        elif not _fits(checked[name], hint):
-            raise ValueError(f"its {name} is {_described(checked[name])}: need {str(hint).removeprefix('typing.')}")
+        tensor, shape = checked[name], [part for part in get_args(hints.get(name)) if isinstance(part, str)]
+        if get_origin(hints.get(name)) is Annotated and shape and (name not in defaults or tensor is not None):
+            if not isinstance(tensor, Tensor):
+                raise ValueError(f"its {name} is {_described(tensor)}: need a tensor")
+            _require_shape(name, tensor, shape[0], axes, mean.dtype)
     return checked
 
 
@@ -134,27 +123,3 @@ def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], 
     if not tensor.isfinite().all():
         raise ValueError(f"its {name} has values that are not finite")
     axes.update(known)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a tensor, or a value read from JSON, is of the type `hint`."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _fits(value, parts[0])
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is Literal:
-        return any(value == part and type(value) is type(part) for part in parts)
-    if origin in (tuple, list):  # JSON knows lists only
-        if not isinstance(value, tuple | list):
-            return False
-        parts = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
-        return len(value) == len(parts) and all(map(_fits, value, parts))
-    if hint is Tensor:
-        return isinstance(value, Tensor) and not value.isnan().any()
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    hint = origin or hint
-    return hint is Any or not isinstance(hint, type) or isinstance(value, tuple if hint is list else hint)

@@ -8,38 +8,31 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from erasure.attached_erasers import Attachment, is_compiled
-from erasure.concept_moments import SINGLE, ConceptMoments, class_counts
+from erasure.concept_moments import SINGLE, ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.few_examples import warned_of_few
 from erasure.inputs import (
     as_tensor,
-    is_one_hot,
     per_example,
     require_one_reading,
     require_same_rows,
     single_column,
     spread,
+    whole_number,
 )
 from erasure.layer_sweep import BatchPass, LayerSweep, Storage, restored
 from erasure.module_outputs import named_module
 from erasure.moments import ClassMoments
 from erasure.progress import report_progress
 
-_MODE_MATTERS = (
-    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
-    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
-    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RReLU, nn.RNNBase, nn.MultiheadAttention,
-)  # fmt: skip
-
 log = logging.getLogger(__name__)
 
 
-def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Attachment:
+def attach(model: nn.Module, erasers: Mapping[str, Eraser]) -> Attachment:
     """Erase the outputs of named modules until `.remove()` of the result is called (Belrose et al. 2023, section 6).
 
     Everything after a module sees erased states: later modules, recorded hidden states and caches of keys and values.
@@ -52,7 +45,6 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
             network, not to the one inside it.
         erasers: erasers by name of module, as in `model.named_modules()`. Each was fitted on the output of its module,
             or the first of several, as whole examples [n, ...] or as vectors [..., d].
-        inputs: erase the first input of the modules instead.
 
     Raises:
         ValueError: no module has one of the names, a value is no eraser, or an eraser needs labels.
@@ -69,11 +61,11 @@ def attach(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fa
     for name, eraser in erasers.items():
         require_eraser(eraser, f"erasers[{name!r}]")
         _require_unlabelled(name, type(eraser))
-    return Attachment(model, erasers, inputs=inputs)
+    return Attachment(model, erasers)
 
 
 @contextmanager
-def erase(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = False) -> Iterator[nn.Module]:
+def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
     """Erase the outputs of named modules within the context; the arguments are those of `attach`.
 
     Example:
@@ -85,7 +77,7 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser], *, inputs: bool = Fal
         >>> with erase(model, {"0": eraser}):
         ...     logits = model(x)
     """
-    with attach(model, erasers, inputs=inputs):
+    with attach(model, erasers):
         yield model
 
 
@@ -98,15 +90,13 @@ def fit_layers(
     z: str | Sequence[str] | None = None,
     mask: str | None = None,
     ignore_index: int = -100,
-    inputs: bool = False,
-    group: dist.ProcessGroup | None = None,
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, on outputs that earlier erasers have changed ("concept scrubbing").
 
     Every batch goes through the network once (Belrose et al. 2023, section 6). The batches wait at each module until
-    the eraser there is fitted, with their states in memory. If there is no room for them, or a skip connection bypasses
+    the eraser there is fitted, in memory. If there is no room for their states, or a skip connection bypasses
     the module, a pass starts from the input of the network again. All passes start there if a module changes an
     attribute or a buffer of its own, or if the first batch's states differ in a final pass through the whole network.
 
@@ -123,8 +113,6 @@ def fit_layers(
         mask: entry of a dictionary that is 0 for examples or tokens to leave out, such as "attention_mask". A mask is
             [batch] or [batch, tokens], also for tokens that the network itself adds.
         ignore_index: label of examples or tokens to leave out. Real numbers must not hold it: mask them instead.
-        inputs: fit on the first input of the modules instead of the output.
-        group: processes of `torch.distributed` whose batches are added up, such as `torch.distributed.group.WORLD`.
         eraser: class of eraser, fitted from moments, whose map needs no labels.
         options: options of the class.
 
@@ -148,108 +136,76 @@ def fit_layers(
         raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     if not (isinstance(eraser, type) and issubclass(eraser, Eraser)):
         raise ValueError(f"eraser={eraser!r:.60}: give a class such as LeaceEraser")
-    modules, num_classes = [*modules], class_counts(num_classes, z)
+    modules = [*modules]
+    if isinstance(num_classes, Mapping):
+        num_classes = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+    elif num_classes is not None:
+        num_classes = whole_number(num_classes, "num_classes")
     for name in modules:
-        _require_vectors(name, named_module(model, name), inputs=inputs)
+        _require_vectors(name, named_module(model, name))
         _require_unlabelled(name, eraser)
-    if training := [
-        f"module {name}" if name else "the network"
-        for name, one in model.named_modules()
-        if one.training and _depends_on_mode(name, one)
-    ]:
-        log.warning("%s is in training mode, which changes its states: call model.eval() first", training[0])
+    if any(module.training for module in model.modules()):
+        log.warning("the network or a part of it is in training mode, which may change states: call model.eval() first")
     eager = torch.compiler.set_stance("force_eager") if is_compiled(model) else contextlib.nullcontext()
     warned = False  # once, not for every module
 
-    def fitted(sweep: LayerSweep, several: "_Batches") -> dict[str, Eraser]:
+    def fitted(sweep: LayerSweep, passes: Iterable[BatchPass]) -> dict[str, Eraser]:
         nonlocal warned
         erasers: dict[str, Eraser] = {}
         with contextlib.ExitStack() as attached:
             for i, name in enumerate(sweep.names):
                 report_progress("erasers of hidden states", i / len(sweep.names), name)
                 moments, states = None, torch.empty(0)
-                for batch, states in sweep.states(name, several, keep=several.keep and name != sweep.names[-1]):
+                for batch, states in sweep.states(name, passes, keep=name != sweep.names[-1]):
                     labels, kept = restored((batch.z, batch.mask))
                     rows, concept = _selected(states, labels, kept, ignore_index, num_classes)
                     if moments is None:
                         moments = _moments(rows, concept, num_classes, pooled=eraser.any_concept)
                     moments.update(rows, concept)
                 assert moments is not None
-                if group is not None:
-                    moments.all_reduce(group)
                 if not moments.n:
                     raise ValueError("no example is left: the mask is 0, or the label is ignore_index, everywhere")
                 warned = warned or warned_of_few(eraser, moments)
                 precision = torch.promote_types(states.dtype, torch.float32)
                 erasers[name] = eraser.fit_moments(moments, **options).to(dtype=precision)
-                attached.enter_context(Attachment(model, {name: erasers[name]}, inputs=inputs, report_idle=False))
+                attached.enter_context(Attachment(model, {name: erasers[name]}, report_idle=False))
         return erasers
 
     with torch.inference_mode(False), torch.no_grad(), eager:
-        several = _Batches(batches, z, mask, keep=len(modules) > 1)
-        with LayerSweep(model, modules, several.first.x, inputs=inputs) as sweep:
-            erasers = fitted(sweep, several)
-            right = not several.keep or sweep.confirms(next(iter(several)), erasers)
-            if group is not None and erasers:
-                right = _holds_for_all(right, next(iter(erasers.values())).mean.device, group)
-            if not right:
+        first, passes = _passes(batches, z, mask, repeated=len(modules) > 1)
+        with LayerSweep(model, modules, restored(first.x)) as sweep:
+            erasers = fitted(sweep, passes)
+            if len(modules) > 1 and not sweep.confirms(first, erasers):
                 log.info("resumed passes differ from whole ones, so that every pass is repeated as a whole")
                 sweep.whole = True
-                erasers = fitted(sweep, several)
+                erasers = fitted(sweep, passes)
     return erasers
 
 
-def _depends_on_mode(name: str, module: nn.Module) -> bool:
-    """Return whether training mode may change what a module computes.
-
-    True for modules that torch does not define, except parametrizations of weights.
-    """
-    of_torch = type(module).__module__.startswith("torch.") or "parametrizations" in name.split(".")
-    if isinstance(module, _MODE_MATTERS) or not of_torch:
-        return True
-    return any(name.endswith("_u") for name, _ in module.named_buffers(recurse=False))  # a vector of a spectral norm
-
-
-def _holds_for_all(condition: bool, device: torch.device, group: dist.ProcessGroup) -> bool:
-    """Return whether a condition holds in every process of a group."""
-    failed = torch.tensor(float(not condition), device=device)
-    dist.all_reduce(failed, group=group)
-    return not failed
+def _passes(
+    batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, repeated: bool
+) -> tuple[BatchPass, Iterable[BatchPass]]:
+    """Return the first of the batches as a pass, and the passes of all, which are stored if they are to be repeated."""
+    passes = (_batch_pass(batch, z, mask) for batch in batches)
+    if repeated:
+        passes = [*passes] if isinstance(batches, list | tuple) else _stored(passes)
+    first = next(iter(passes), None)
+    if first is None:
+        raise ValueError("no batch: nothing to fit erasers on")
+    return first, passes if repeated else itertools.chain([first], passes)
 
 
-class _Batches:
-    """The batches as passes, which are stored and resumed, or read again if there is no space to store them."""
-
-    def __init__(self, batches: Iterable[Any], z: str | Sequence[str] | None, mask: str | None, *, keep: bool) -> None:
-        self._batches, self._entries, self.keep = batches, (z, mask), keep
-        self._unread = iter(batches)
-        if (first := next(self._unread, None)) is None:
-            raise ValueError("no batch: nothing to fit erasers on")
-        self._unread = itertools.chain([first], self._unread)
-        self.first = _batch_pass(first, *self._entries)
-        self._kept: list[BatchPass] = []
-        self._storage = Storage()
-
-    def __iter__(self) -> Iterator[BatchPass]:
-        yield from self._kept
-        for batch in self._unread:
-            one = _batch_pass(batch, *self._entries)
-            self._keep(one)
-            yield one
-        self._unread = iter(() if self.keep else self._batches)
-
-    def _keep(self, one: BatchPass) -> None:
-        if self.keep and not isinstance(self._batches, list | tuple):  # a loader may reuse the memory of its batches
-            try:
-                one.x, one.z, one.mask = self._storage.keep_all((one.x, one.z, one.mask))
-            except MemoryError as error:
-                if iter(self._batches) is self._batches:
-                    raise ValueError(
-                        f"batches cannot be stored: {error}; pass a list or a DataLoader instead of an iterator"
-                    ) from None
-                self.keep, self._kept = False, []
-        if self.keep:
-            self._kept.append(one)
+def _stored(passes: Iterable[BatchPass]) -> list[BatchPass]:
+    """Return passes with copies of their batches, whose memory a loader may reuse."""
+    storage, stored = Storage(), list[BatchPass]()
+    for one in passes:
+        try:
+            stored.append(BatchPass(*storage.keep_all((one.x, one.z, one.mask))))
+        except MemoryError as error:
+            raise ValueError(
+                f"the batches cannot be stored ({error}): pass a list, or fit one module at a time within `erase`"
+            ) from None
+    return stored
 
 
 def _batch_pass(batch: Any, z: str | Sequence[str] | None, mask: str | None) -> BatchPass:
@@ -314,10 +270,6 @@ def _selected(
         k = num_classes.get(name) if isinstance(num_classes, Mapping) else num_classes
         require_one_reading(values, leading, k, name)
         concepts[name] = _spread(name, single_column(values, leading), leading)
-        if concepts[name].ndim > 1 and k is not None:
-            one_hot = not isinstance(num_classes, int) or is_one_hot(concepts[name][known])
-            if concepts[name].shape[1] != k or not one_hot:
-                raise _wrong_shape(name, values, leading)
         if concepts[name].ndim == 1 and not values.is_floating_point():
             known = known & (concepts[name].long() != ignore_index)  # -100 is 156 among labels of eight bits
     if not known.all():
@@ -337,13 +289,7 @@ def _spread(name: str, values: Tensor, leading: torch.Size) -> Tensor:
         return spread(values, leading)
     if values.ndim > 1 and values.shape[:-1] == leading[: values.ndim - 1]:
         return spread(values, leading, trailing=1)
-    raise _wrong_shape(name, values, leading)
-
-
-def _wrong_shape(name: str, values: Tensor, leading: torch.Size) -> ValueError:
-    return ValueError(
-        f"{name} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}"
-    )
+    raise ValueError(f"{name} has shape {list(values.shape)}: expected one value per example or token, {list(leading)}")
 
 
 def _moments(
@@ -362,17 +308,19 @@ def _moments(
                 f"{name} holds integers: give num_classes ({{'{name}': …}} of several concepts), or pass floats"
             )
         sizes[name] = known.get(name, 1 if values.ndim == 1 else values.shape[1])
+    if unknown := known.keys() - sizes.keys():
+        raise ValueError(f"num_classes has the name {min(unknown)!r}: the concepts are {', '.join(sizes)}")
     return ConceptMoments(dim, sizes, device=rows.device)
 
 
-def _require_vectors(name: str, module: nn.Module, *, inputs: bool) -> None:
+def _require_vectors(name: str, module: nn.Module) -> None:
     """Refuse a module whose states are not vectors along the last axis, and warn of states that are not erased."""
     if isinstance(module, nn.Conv1d):
         raise ValueError(
             f"{name}: Conv1d has states [batch, channels, length], whose last axis is not that of one token's values: "
             "name a module after it that has [batch, length, channels], or flattens them"
         )
-    if isinstance(module, nn.RNNBase) and not inputs:
+    if isinstance(module, nn.RNNBase):
         log.warning("%s: its last states (h_n) are a second output, which stays as it is; use the first alone", name)
 
 

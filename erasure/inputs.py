@@ -3,28 +3,22 @@
 import numbers
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 ROWS_AT_ONCE = 8192
-_NUMERIC = "biuf"  # kinds of NumPy arrays that torch can hold
-_NUMBERS = (int, float, complex, np.number, np.bool_)
-_TENSORS = {
+_ARRAYS = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")))
+_TENSORS = frozenset({
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
-}  # fmt: skip
+})  # fmt: skip
+_STRINGS = ("str", "string")  # dtypes of pandas
+_NUMBERS = (int, float, np.bool_, np.integer, np.floating)
 FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-_WIDER = {
-    torch.uint16: torch.int32,
-    torch.uint32: torch.int64,
-    torch.uint64: torch.int64,
-}  # dtypes that torch computes with
-_CATEGORIES = ("categor", "enum", "dictionary")
-_NO_NUMBERS = ("date", "time", "duration", "period", "interval", "struct", *_CATEGORIES)
 _FEW_CLASSES = 1000  # a small first batch may lack most of its classes
 LEAST, _LARGEST = 1e-150, 1e150  # values whose squares float64 can hold
 
@@ -39,200 +33,103 @@ def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
     return out
 
 
-def as_tensor(values: Any, name: str, *, examples: bool = False, gradients: bool = False) -> Tensor:
-    """Convert a tensor, an array, a data frame or series, or a list of numbers to a tensor.
+def as_tensor(values: Any, name: str, *, gradients: bool = False) -> Tensor:
+    """Convert plain numbers to a tensor.
 
     Args:
-        values: the numbers; an array is not copied where torch can share its memory.
+        values: a dense tensor, a NumPy array, a pandas frame or series, or a list of numbers, arrays or tensors. An
+            array is not copied where torch can share its memory.
         name: their name in error messages.
-        examples: whether the values are coordinates of examples. Labels and concepts may also be categories.
         gradients: whether gradients pass through the result.
 
     Raises:
-        ValueError: values that are not plain numbers: masked, missing, dates, categories.
+        ValueError: anything else.
     """
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
         if len({value.shape for value in values}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        parts = [as_tensor(value, name, examples=examples, gradients=gradients) for value in values]
-        if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
-            parts = [part.double() for part in parts]
-        values = torch.stack(parts)
+        if len({value.is_floating_point() for value in values}) > 1:  # the dtype of the floats would round integers
+            values = [value.double() for value in values]
+        values = torch.stack(values)
     if not isinstance(values, Tensor):
-        array = _numeric_array(values, name, examples=examples)
+        array = as_array(values, name)
+        if array.dtype.kind == "U":
+            raise ValueError(
+                f"{name} holds {_shown(array.flat[0])}, expected numbers; integers for classes are "
+                f"numpy.unique({name}, return_inverse=True)[1]"
+            )
+        if min(array.strides, default=0) < 0:
+            array = array.copy()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is never written to
             values = torch.as_tensor(array)
-    values = _plain(values, name)
+    plain = values.layout == torch.strided and not values.is_nested and not hasattr(values, "get_mask")
+    if not plain or values.dtype not in _TENSORS:
+        kind = type(values).__name__ if plain else f"{type(values).__name__}, sparse, nested or masked,"
+        raise ValueError(
+            f"{name} is a {kind} of {values.dtype}: pass a dense torch.Tensor of real numbers, such as float32 or int64"
+        )
     return values if gradients else values.detach()
 
 
-def _numeric_array(values: Any, name: str, *, examples: bool) -> np.ndarray:
-    """Convert values to an array of numbers that torch can hold."""
-    array = as_array(values, name, examples=examples)
-    if array.dtype.kind not in _NUMERIC:
-        raise _not_numbers(array.flat[0] if array.size else array.dtype, name, examples=examples)
-    if not examples and array.dtype.kind == "f" and is_categorical(values):
-        raise ValueError(
-            f"{name} holds categories that are real numbers: pass {name}.cat.codes, or {name}.astype(float)"
-        )
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    if not array.dtype.isnative or min(array.strides, default=0) < 0:
-        array = array.astype(array.dtype.newbyteorder("="), order="C")
-    return array
-
-
-def as_array(values: Any, name: str, *, examples: bool = False) -> np.ndarray:
-    """Convert values to an array of numbers, booleans or strings, one kind for all.
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Convert plain numbers, booleans or strings, one kind for all, to an array.
 
     Args:
-        values: an array, a data frame or series, a list or a tensor.
+        values: see `as_tensor`.
         name: their name in error messages.
-        examples: see `as_tensor`.
 
     Raises:
-        ValueError: rows of different lengths, values of different kinds, masked, missing or complex values, dates, or,
-            among examples, categories.
+        ValueError: anything else, such as masked, missing or complex values, dates and categories, which NumPy would
+            silently turn into numbers.
     """
     if isinstance(values, Tensor):
-        values = _plain(values, name).detach().cpu()
+        values = as_tensor(values, name).cpu()
         return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    require_plain(values, name, examples=examples)
-    if hasattr(values, "toarray") or hasattr(values, "todense"):
-        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.toarray()")
+    if is_pandas(values):
+        for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
+            if not (isinstance(dtype, np.dtype) or str(dtype) in _STRINGS):
+                raise ValueError(
+                    f"{name} holds values of type {dtype!s:.40}: convert them to a NumPy dtype, such as float64"
+                )
+    elif not isinstance(values, list | tuple | np.ndarray) or isinstance(values, np.ma.MaskedArray):
+        kind = type(values)
+        raise ValueError(
+            f"{name} is a {kind.__module__}.{kind.__qualname__}: pass a dense tensor, a NumPy array without masked or "
+            "missing values, a pandas frame or series, or a list"
+        )
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy may have turned numbers into strings
-            array = np.array(values, dtype=object)
-    except Exception as error:  # packages raise errors of their own types
-        if "inhomogeneous" in str(error):
-            raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
-        raise ValueError(f"{name} cannot be read as an array ({_line(error)}): pass a NumPy array") from error
-    if array.dtype.kind in "Mm":
-        require_plain(array, name, examples=examples)
-    if array.dtype == object:
-        array = _of_one_kind(array, name, examples=examples)
-    if array.dtype.kind == "c":
-        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
+        if array.dtype.kind in "OU" and not (isinstance(values, np.ndarray) and array.dtype.kind == "U"):
+            array = _of_objects(np.array(values, dtype=object), name)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
+    if array.dtype not in _ARRAYS and array.dtype.kind != "U":
+        raise ValueError(f"{name} has dtype {array.dtype!s:.60}: convert it to real numbers, as float64 or int64")
     return array
 
 
-def require_plain(values: Any, name: str, *, examples: bool = False) -> None:
-    """Raise ValueError for masked arrays, missing entries, dates, structures, and categories among examples.
+def is_pandas(values: Any) -> TypeGuard[Any]:
+    """Return whether values are a frame, a series or an index of pandas."""
+    return type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "ndim")
 
-    NumPy would silently turn such values into numbers.
-    """
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        masked = int(np.ma.getmaskarray(values).sum())
-        raise ValueError(f"{name} has {masked} masked values: drop or fill in their examples, then pass {name}.data")
-    if values is None:
-        raise ValueError(f"{name} is None: pass an array of {'examples' if examples else 'one value per example'}")
-    if hasattr(values, "collect"):
-        raise ValueError(f"{name} is a lazy frame: pass {name}.collect()")
-    for dtype in _dtypes(values):
-        kind = _line(dtype).lower()
-        if getattr(dtype, "names", None):
+
+def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Convert an array of objects to one of numbers, or of strings."""
+    strings = any(isinstance(value, str) for value in array.flat)
+    for value in array.flat:
+        if not isinstance(value, str if strings else _NUMBERS):
             raise ValueError(
-                f"{name} is a structured array: pass its fields as columns, "
-                f"numpy.lib.recfunctions.structured_to_unstructured({name})"
+                f"{name} holds {_shown(value)}: pass only numbers, or only strings for classes, and none missing"
             )
-        if kind.startswith(_NO_NUMBERS) or "timestamp" in kind:
-            categories = kind.startswith(_CATEGORIES)
-            if categories and not examples:
-                continue
-            remedy = "one column for each category" if categories else "numbers such as days"
-            remedy += "" if examples else ", or strings for classes"
-            raise ValueError(f"{name} holds values of type {_line(dtype)[:40]}, which are not numbers: pass {remedy}")
-
-
-def _dtypes(values: Any) -> Sequence[Any]:
-    """Return the dtypes of an array, a series, or the columns of a frame of pandas, polars or pyarrow."""
-    if not hasattr(values, "columns"):
-        return [getattr(values, "dtype", "")]
-    return getattr(getattr(values, "schema", None), "types", getattr(values, "dtypes", ()))
-
-
-def is_categorical(values: Any) -> bool:
-    """Return whether a series holds categories."""
-    return _line(getattr(values, "dtype", "")).lower().startswith(_CATEGORIES)
-
-
-def _plain(values: Tensor, name: str) -> Tensor:
-    """Return a tensor in a dtype that torch computes with; raise ValueError unless it is dense, real and unmasked."""
-    if hasattr(values, "get_mask"):
-        raise ValueError(f"{name} is a masked tensor: drop or fill in what is masked, then pass {name}.get_data()")
-    if values.is_nested:
-        raise ValueError(f"{name} is a nested tensor: give each example as many values, {name}.to_padded_tensor(...)")
-    if values.layout != torch.strided:
-        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.to_dense()")
-    if values.is_complex():
-        raise ValueError(f"{name} is complex: pass real and imaginary parts as separate coordinates")
-    if values.dtype in _WIDER:
-        wider = values.to(_WIDER[values.dtype])
-        if values.dtype == torch.uint64 and wider.numel() and int(wider.min()) < 0:
-            raise ValueError(f"{name} holds integers of 2^63 and more: pass {name} as float64, or number the classes")
-        return wider
-    if values.dtype not in _TENSORS:
-        raise ValueError(f"{name} has dtype {values.dtype}: convert it to float32 first")
-    return values
-
-
-def _of_one_kind(array: np.ndarray, name: str, *, examples: bool) -> np.ndarray:
-    """Convert an array of objects to one of numbers, booleans or strings."""
-    missing = [i for i, value in enumerate(array.flat) if _is_missing(value)]
-    if missing:
-        what = _shown(array.flat[missing[0]])
-        if examples:
-            raise ValueError(
-                f"{name} holds {what}, expected numbers: drop examples with missing values, or fill them in"
-            )
-        raise ValueError(
-            f"{name} has no value for {len(missing)} of {array.size} examples ({what} at {missing[0]}): drop these "
-            "examples, or give them a class of their own"
-        )
-    strings = sum(isinstance(value, str) for value in array.flat)
-    if strings == array.size > 0:
-        return array.astype(str)
-    unsupported = next((value for value in array.flat if not isinstance(value, _NUMBERS)), None)
-    if unsupported is None:
-        return np.array(array.tolist())
-    if strings and not examples and all(isinstance(value, (*_NUMBERS, str)) for value in array.flat):
-        number = next(value for value in array.flat if isinstance(value, _NUMBERS))
-        raise ValueError(
-            f"{name} holds {_shown(number)} and {_shown(unsupported)}: give numbers alone, or strings alone"
-        )
-    raise _not_numbers(unsupported, name, examples=examples)
-
-
-def _not_numbers(value: Any, name: str, *, examples: bool) -> ValueError:
-    remedy = "give one number for each coordinate" if examples else _numbering(name)
-    return ValueError(f"{name} holds {_shown(value)}, expected numbers: {remedy}")
-
-
-def _numbering(name: str) -> str:
-    return f"number the classes first (classes = np.unique({name}); {name} = np.searchsorted(classes, {name}))"
-
-
-def _is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, NaT or NA."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except TypeError:  # NA has no truth value
-        return True
-    except ValueError:  # an array
-        return False
+    return array.astype(str) if strings else np.array(array.tolist())
 
 
 def _shown(value: Any) -> str:
     """Return the Python representation of a value, shortened and on one line."""
-    return _line(repr(value.item() if isinstance(value, np.generic) else value))[:60]
-
-
-def _line(value: Any) -> str:
-    return " ".join(str(value).split())[:120]
+    return " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())[:60]
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -276,8 +173,8 @@ def number_of_classes(z: Tensor, name: str = "z") -> int:
         raise ValueError(f"label {least} is out of range: labels run from 0 to {largest}")
     if largest >= max(z.numel(), _FEW_CLASSES):
         raise ValueError(
-            f"{name} holds the label {largest} for {z.numel()} examples, and labels count classes from 0: "
-            f"{_numbering(name)}"
+            f"{name} holds the label {largest} for {z.numel()} examples, and labels count classes from 0: pass "
+            f"numpy.unique({name}, return_inverse=True)[1]"
         )
     return largest + 1
 
@@ -323,17 +220,14 @@ def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> No
         name: name of `other` in error messages.
         x_name: name of x in error messages.
     """
-    mine, theirs = ([*getattr(one, "column_names", getattr(one, "columns", ()))] for one in (x, other))
+    mine, theirs = ([*getattr(one, "columns", ())] for one in (x, other))
     if mine == theirs or len(mine) != len(theirs):
         return
-    if sorted(map(str, mine)) == sorted(map(str, theirs)):
-        columns = str(mine) if len(str(mine)) < 200 else f"list({x_name}.columns)"
-        raise ValueError(f"{name} has the columns of {x_name} in another order: pass {name}[{columns}]")
-    if all(isinstance(column, str) for column in (*mine, *theirs)):
-        unknown = next(column for column in theirs if column not in mine)
+    reordered = sorted(map(str, mine)) == sorted(map(str, theirs))
+    if reordered or all(isinstance(column, str) for column in (*mine, *theirs)):
         raise ValueError(
-            f"{name} has the column {unknown!r}, which is none of {x_name}: rename it, or pass {name}.to_numpy() to "
-            "pair columns by position"
+            f"{name} has other columns than {x_name}, or in another order: pass {name}[{x_name}.columns], or "
+            f"{name}.to_numpy() to pair columns by position"
         )
 
 
@@ -415,18 +309,11 @@ def labelled_rows(
         ValueError: no examples, more classes than examples could have, or as `check_batch`.
     """
     require_same_rows(x, z)
-    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
+    x, z = as_tensor(x, "x"), as_tensor(z, "z")
     dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
     leading = leading_shape(x, dim)
-    num_classes = num_classes if num_classes is None else whole_number(num_classes, "num_classes")
-    require_one_reading(z, leading, num_classes)
-    column = single_column(z, leading)
-    one_hot = column.ndim > 1 and not per_example(column, leading)
-    k = num_classes if num_classes is not None else z.shape[-1] if one_hot else number_of_classes(column)
-    counted = num_classes is None and not one_hot  # counting has checked the range
-    rows, labels = check_batch(x, z, dim, k, in_range=not counted)
-    assert labels is not None
-    return rows, labels, k if num_classes is not None else max(2, k)  # labels may be all 0
+    labels, k = _labels(z, leading, num_classes if num_classes is None else whole_number(num_classes, "num_classes"))
+    return x.reshape(leading.numel(), dim), labels, k
 
 
 def check_batch(
@@ -447,15 +334,12 @@ def check_batch(
         ValueError: invalid examples or labels; the message names the value, what is allowed and what to change.
     """
     require_same_rows(x, z)
-    x = as_tensor(x, "x", examples=True, gradients=True)
+    x = as_tensor(x, "x", gradients=True)
     leading = leading_shape(x, dim)
     rows = x.reshape(leading.numel(), dim)
     if z is None:
         return rows, None
-    labels = _labels(as_tensor(z, "z"), leading, num_classes)
-    if in_range:
-        require_labels(labels, num_classes)
-    return rows, labels
+    return rows, _labels(as_tensor(z, "z"), leading, num_classes, in_range=in_range)[0]
 
 
 def require_labels(z: Tensor, num_classes: int) -> None:
@@ -524,16 +408,20 @@ def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
     return z.reshape([*shared, *missing, *columns]).expand([*leading, *columns]).reshape([-1, *columns])
 
 
-def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:
-    """Return integer labels [n] of `leading` examples."""
+def _labels(z: Tensor, leading: torch.Size, num_classes: int | None, *, in_range: bool = True) -> tuple[Tensor, int]:
+    """Return integer labels [n] of `leading` examples, and the number of classes; see `labelled_rows`."""
     require_one_reading(z, leading, num_classes)
     z = single_column(z, leading)
-    columns = z.ndim > 1 and z.shape[-1] == num_classes and z.shape[:-1] == leading[: z.ndim - 1]
+    columns = z.ndim > 1 and z.shape[:-1] == leading[: z.ndim - 1] and z.shape[-1] == (num_classes or z.shape[-1])
     if columns and not per_example(z, leading) and is_one_hot(z):
+        num_classes = z.shape[-1]
         z = z.int().argmax(-1)
     if not per_example(z, leading):
         raise ValueError(f"z has shape {tuple(z.shape)}: expected one label per example, {list(leading)}")
-    if z.is_floating_point():
+    if num_classes is None:
+        num_classes = max(2, number_of_classes(z))  # labels may be all 0
+    elif z.is_floating_point():
         raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}, booleans, or one-hot")
-    z = z.long()
-    return spread(z, leading)
+    elif in_range:
+        require_labels(z.long(), num_classes)
+    return spread(z.long(), leading), num_classes

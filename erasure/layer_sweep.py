@@ -186,7 +186,6 @@ class LayerSweep:
         model: network, in evaluation mode.
         names: names of the modules.
         x: an input for one full pass.
-        inputs: stop before the modules instead of after them.
 
     Attributes:
         names: names in the order in which the network runs the modules.
@@ -196,8 +195,8 @@ class LayerSweep:
         ValueError: a module that does not run exactly once in a pass.
     """
 
-    def __init__(self, model: nn.Module, names: Sequence[str], x: Any, *, inputs: bool) -> None:
-        self._model, self._inputs = model, inputs
+    def __init__(self, model: nn.Module, names: Sequence[str], x: Any) -> None:
+        self._model = model
         self.names: list[str] = []
         outer = _with_those_around(names)
         runs: Counter[str] = Counter()
@@ -206,7 +205,7 @@ class LayerSweep:
         ]
         notes = {name: lambda states, name=name: self.names.append(name) or states for name in names}
         try:
-            with Attachment(model, notes, inputs=inputs, report_idle=False):
+            with Attachment(model, notes, report_idle=False):
                 call(model, x)
         finally:
             for hook in hooks:
@@ -293,7 +292,7 @@ class LayerSweep:
             return reached[0]
 
         self._keep = keep
-        with Attachment(self._model, {name: stop}, inputs=self._inputs, report_idle=False):
+        with Attachment(self._model, {name: stop}, report_idle=False):
             for i, self._pass in enumerate(passes):
                 states = self._resumed(run) if self._pass.outputs and not self.whole else None
                 if states is None:
@@ -346,7 +345,7 @@ class LayerSweep:
         first.begin_again()
         self._begin()
         watched = {name: functools.partial(compared, name) for name in self.names}
-        with Attachment(self._model, watched, inputs=self._inputs, report_idle=False):
+        with Attachment(self._model, watched, report_idle=False):
             call(self._model, restored(first.x))
         return not wrong
 

@@ -64,7 +64,7 @@ def counterpart(name: str, x: Tensor | np.ndarray, z: Any, *, seed: int = 0) -> 
     if name not in COUNTERPARTS:
         raise ValueError(f"counterpart={name!r}: choose from {', '.join(COUNTERPARTS)}")
     rows, labels, _ = labelled_rows(x, z)
-    x, z = as_tensor(x, "x", examples=True), as_tensor(z, "z")
+    x, z = as_tensor(x, "x"), as_tensor(z, "z")
     if not rows.is_floating_point():
         raise ValueError(f"x holds integers ({x.dtype}): a counterpart is drawn in its dtype; pass floating numbers")
     require_range(rows, "x")

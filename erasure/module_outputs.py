@@ -1,7 +1,6 @@
 """Inputs and outputs of modules: finding the first tensor in them, and replacing it."""
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,7 +33,7 @@ def call(model: nn.Module, x: Any) -> Any:
 
 
 def first_tensor(values: Any, name: str) -> Tensor:
-    """Return the first tensor of the input or output of a module: of a tuple, a mapping or a dataclass.
+    """Return the first tensor of the input or output of a module: of a tuple, a list or a mapping.
 
     Raises:
         ValueError: the first value is no ordinary tensor of floating numbers; the error calls the module `name`.
@@ -44,8 +43,6 @@ def first_tensor(values: Any, name: str) -> Tensor:
         first = next(iter(values.values()), None)
     elif isinstance(values, tuple | list):
         first = values[0] if values else None
-    elif _is_dataclass(values):
-        first = getattr(values, dataclasses.fields(values)[0].name)
     if not isinstance(first, Tensor) or not first.is_floating_point():
         kind = f"a tensor of {first.dtype}" if isinstance(first, Tensor) else type(first).__name__
         raise ValueError(f"{name}: the first of its states is {kind}, expected floating numbers: name a module within")
@@ -58,7 +55,7 @@ def first_tensor(values: Any, name: str) -> Tensor:
 
 
 def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to all values in nested tuples, lists, mappings and dataclasses."""
+    """Apply a function to all values in nested tuples, lists and mappings."""
     if isinstance(values, Mapping):
         copied: Any = copy.copy(values)
         for key, value in values.items():
@@ -67,16 +64,11 @@ def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(values, tuple | list):
         several = [mapped(value, function) for value in values]
         return values._make(several) if hasattr(values, "_make") else type(values)(several)  # pyright: ignore
-    if _is_dataclass(values):
-        copied = copy.copy(values)
-        for field in dataclasses.fields(values):
-            object.__setattr__(copied, field.name, mapped(getattr(values, field.name), function))
-        return copied
     return function(values)
 
 
 def leaves(values: Any) -> list[Any]:
-    """Return all values in nested tuples, lists, mappings and dataclasses."""
+    """Return all values in nested tuples, lists and mappings."""
     found: list[Any] = []
     mapped(values, found.append)
     return found
@@ -94,7 +86,3 @@ def close(a: Tensor, b: Tensor, relative: float) -> bool:
 def replaced(values: Any, old: Tensor, new: Tensor) -> Any:
     """Return the input or output of a module with one tensor replaced by another."""
     return new if values is old else mapped(values, lambda value: new if value is old else value)
-
-
-def _is_dataclass(values: Any) -> bool:
-    return dataclasses.is_dataclass(values) and not isinstance(values, type)

@@ -1,18 +1,15 @@
 """Counts, means and scatters of classes, accumulated from batches, exactly or in float64, and mergeable."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from erasure.inputs import LEAST, Array, check_batch, require_labels, require_range, whole_number
 from erasure.integer_moments import integer_moments
-from erasure.moment_files import require_sums
 from erasure.polar import gram
-from erasure.store.checked_files import fingerprint
 from erasure.torch_modes import ordinary_tensors, without_autocast
 
 _EPS = torch.finfo(torch.float64).eps
@@ -262,55 +259,6 @@ class Accumulator:
             self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
         return self
 
-    def reorder(self, positions: Sequence[int]) -> Self:
-        """Put the coordinates in another order, in place; `positions` [d] are their previous positions."""
-        self._flush()
-        at = torch.tensor(positions).to(self.device)
-        self._origins, self._offsets = self._origins[:, at], self._offsets[:, at]
-        self._scatters = self._scatters[:, at][:, :, at]
-        return self
-
-    @ordinary_tensors()
-    def all_reduce(self, group: dist.ProcessGroup | None = None, *, described: str | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total.
-
-        Args:
-            group: processes; all by default.
-            described: description that must be the same in all processes; by default the numbers of coordinates and
-                classes.
-
-        Raises:
-            ValueError: the descriptions of the processes differ; raised in every process.
-        """
-        described = described or self._described
-        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
-        code = float(int(fingerprint(described, 12), 16))  # 48 bits, which float64 holds
-        shared = sizes.new_tensor([self._epsilon, code, -code])
-        dist.all_reduce(shared, dist.ReduceOp.MAX, group=group)
-        self._epsilon, largest, smallest = shared.tolist()
-        if largest != -smallest:
-            raise ValueError(
-                f"moments of {described} cannot be added to those of another process, which differ: give all processes "
-                "the same coordinates and concepts"
-            )
-        # the largest origin over processes in each coordinate; it is near the data because every origin is
-        origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
-        dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
-        origins = torch.where(origins.isfinite(), origins, 0.0)
-        offsets = self._offsets + (self._origins - origins)
-        total, means = sizes.clone(), offsets * sizes[:, None]
-        for tensor in (total, means):
-            dist.all_reduce(tensor, group=group)
-        means /= total.clamp(min=1)[:, None]
-        shift = (offsets - means) * sizes.sqrt()[:, None]
-        if self.pooled:
-            self._scatters[0].addmm_(shift.T, shift)
-        else:
-            self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
-        dist.all_reduce(self._scatters, group=group)
-        self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
-        return self
-
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors by name; later updates change them. Class means are `origins` + `offsets`."""
         sizes = torch.tensor(self.sizes)  # flushes
@@ -322,11 +270,17 @@ class Accumulator:
         """Replace the moments, including batches that wait to be added, by those of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, has another shape or dtype, or holds impossible values.
+            ValueError: a tensor is missing, has another shape or dtype, or holds values that are not finite.
         """
-        require_sums(tensors, self.dim, self.num_classes, pooled=self.pooled)
+        for name, mine in self.state_dict().items():
+            other = tensors.get(name)
+            if other is None or (other.shape, other.dtype) != (mine.shape, mine.dtype) or not other.isfinite().all():
+                found = "missing" if other is None else f"{other.dtype} {list(other.shape)}"
+                raise ValueError(
+                    f"moments of {self._described}: {name} is {found}, expected finite {mine.dtype} {list(mine.shape)}"
+                )
         self._sizes = tensors["sizes"].tolist()
-        self._epsilon = max(_EPS, float(tensors.get("epsilon", 0.0)))  # files of 0.3.0 have none
+        self._epsilon = float(tensors["epsilon"])
         self._pending, self._pending_rows, self._unchecked = [], 0, False
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64, copy=True) for name in ("origins", "offsets", "scatters")

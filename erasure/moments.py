@@ -1,7 +1,6 @@
 """Class counts, means and covariances: the statistics behind every closed-form eraser."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -9,8 +8,6 @@ from torch import Tensor
 
 from erasure.inputs import Array, labelled_rows
 from erasure.moment_accumulator import Accumulator
-from erasure.moment_files import explained, require_sums
-from erasure.store.checked_files import load_tensors, save_tensors
 
 
 class FewExamplesError(ValueError):
@@ -87,30 +84,6 @@ class ClassMoments(Accumulator):
         """
         rows, labels, k = labelled_rows(x, z, num_classes=num_classes, dim=dim)
         return cls(rows.shape[1], k, device=device or rows.device, pooled=pooled).update(rows, labels)
-
-    def save(self, path: Path | str) -> None:
-        """Write the moments to a safetensors file, with a checksum."""
-        save_tensors(Path(path), self.state_dict(), {"moments": {"pooled": self.pooled}})
-
-    @classmethod
-    def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """Load moments that `save` has written.
-
-        Raises:
-            ValueError: the file is damaged, or holds something else or impossible moments.
-        """
-        tensors, metadata = load_tensors(Path(path))
-        if "moments" not in metadata:
-            raise ValueError(
-                f"{path} holds {metadata.get('eraser', 'no class moments')}: give a file of ClassMoments.save"
-            )
-        with explained(path):
-            pooled = metadata["moments"]["pooled"]
-            if not isinstance(pooled, bool):
-                raise ValueError(f"pooled={pooled!r}")
-            k, d = tensors["offsets"].shape
-            require_sums(tensors, d, k, pooled=pooled)
-            return cls(d, k, device=device, pooled=pooled).load_state_dict(tensors)
 
     def require_examples(self, names: Sequence[str] = (), *, unused: bool = False) -> None:
         """Raise a ValueError that names the classes with fewer than two examples, if there are any.

@@ -27,7 +27,6 @@ from erasure.inputs import (
 _DENSE = 1024  # maximum number of dimensions for a full eigendecomposition; above it, subspace iteration
 _ROUNDS = 12  # of subspace iteration
 _FLOAT64_EPSILON = 32 * torch.finfo(torch.float64).eps  # of means and covariances, as in `CovarianceFactor`
-_TIE = 1e-12  # shares closer than this differ only by rounding, for example if all permutations have the same share
 _TILE = 512  # rows and columns of a kernel at once: intermediate results fit in the cache of a core
 
 
@@ -46,7 +45,6 @@ class OrderSpectrum:
             not differ, they are 1.4 times the spread over samples (Efron & Stein 1981). Test with `z_scores` instead.
         z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0; 0 if
             all permutations have the same share.
-        p_values: [orders], p-values of the permutation test; at least 1 / (permutations + 1).
         gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this sample, with bias: about (k - 1)/n for labels without
             information, 0 if an eraser has made the class means equal.
     """
@@ -57,7 +55,6 @@ class OrderSpectrum:
     shares: Tensor
     errors: Tensor
     z_scores: Tensor
-    p_values: Tensor
     gaps: Tensor
 
 
@@ -124,7 +121,6 @@ def order_spectrum(
     reference: Tensor | np.ndarray | None = None,
     directions: Sequence[int] = (10, 30, 100),
     orders: int = 4,
-    permutations: int = 20,
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
@@ -141,9 +137,8 @@ def order_spectrum(
             default.
         directions: numbers of directions, those of largest variance; numbers above the rank are reduced to it.
         orders: highest order.
-        permutations: number of permutations of the labels for `p_values`, which are 1 without any.
         most: maximum number of examples; larger samples are subsampled. The cost is quadratic in it.
-        seed: seed of the permutations and of the subsample.
+        seed: seed of the subsample.
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, a class of fewer than 3 examples, examples
@@ -166,25 +161,19 @@ def order_spectrum(
         raise ValueError(f"directions={directions}: give a list of numbers, [{directions}]")
     directions = numbers
     orders, most = whole_number(orders, "orders"), whole_number(most, "most")
-    permutations = whole_number(permutations, "permutations")
-    if orders < 1 or most < 1 or permutations < 0 or min(directions, default=0) < 1:
-        raise ValueError(
-            f"directions={directions}, orders={orders}, permutations={permutations}, most={most}: must be at least 1, "
-            "1, 0 and 1"
-        )
+    if orders < 1 or most < 1 or min(directions, default=0) < 1:
+        raise ValueError(f"directions={directions}, orders={orders}, most={most}: must be at least 1")
     rows, labels, _ = labelled_rows(x, z)
     require_range(rows, "x")
     whitened_by = rows
     if reference is not None:
         require_same_columns(x, reference, "reference")
-        reference = as_tensor(reference, "reference", examples=True)
+        reference = as_tensor(reference, "reference")
         require_range(reference, "reference")
         leading = leading_shape(reference, rows.shape[1], "reference")
         whitened_by = reference.reshape(leading.numel(), rows.shape[1])
     whitening = Whitening.fit(whitened_by, max(directions))
-    return whitened_spectra(
-        rows, labels, whitening, directions=directions, orders=orders, permutations=permutations, most=most, seed=seed
-    )
+    return whitened_spectra(rows, labels, whitening, directions=directions, orders=orders, most=most, seed=seed)
 
 
 def whitened_spectra(
@@ -194,7 +183,6 @@ def whitened_spectra(
     *,
     directions: Sequence[int],
     orders: int = 4,
-    permutations: int,
     most: int,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
@@ -206,12 +194,8 @@ def whitened_spectra(
     counts = labels.bincount()
     if len(classes) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
-    shuffled = [labels[torch.randperm(len(x), generator=generator).to(x.device)] for _ in range(permutations)]
     sizes = [min(r, x.shape[1]) for r in directions]
-    spectra = {
-        r: _spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum()))
-        for r in dict.fromkeys(sizes)
-    }
+    spectra = {r: _spectrum(x[:, :r], labels, orders, float(whitening.shares[:r].sum())) for r in dict.fromkeys(sizes)}
     return [spectra[r] for r in sizes]
 
 
@@ -223,20 +207,18 @@ class KernelSums:
         rows: [n, k], sums over the pairs of each example with the examples of each class.
         diagonal: [n], k(a, a).
         squares: sum of k(a, b)².
-        shuffled: [permutations, k], sums over pairs within each class, under each permutation of the labels.
     """
 
     rows: Tensor
     diagonal: Tensor
     squares: Tensor
-    shuffled: Tensor
 
 
-def kernel_sums(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[KernelSums]:
+def kernel_sums(x: Tensor, z: Tensor, orders: int) -> list[KernelSums]:
     """Sum the kernel of each order in tiles of the upper triangle, without an n × n matrix."""
-    n, k = len(x), int(z.max()) + 1
-    hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
-    rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)
+    n = len(x)
+    hot = torch.nn.functional.one_hot(z).to(x)
+    rows, squares = x.new_zeros(orders, n, hot.shape[1]), x.new_zeros(orders)
     for i in range(0, n, _TILE):
         for j in range(i, n, _TILE):
             a, b = slice(i, i + _TILE), slice(j, j + _TILE)
@@ -244,37 +226,31 @@ def kernel_sums(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -
                 if i == j:
                     kernel.fill_diagonal_(0)
                 else:
-                    rows[p, b] += kernel.T @ hot[a, :k]
-                reached = kernel @ hot[b]
-                rows[p, a] += reached[:, :k]
-                times = 1 if i == j else 2
-                within[p] += (reached * hot[a]).sum(0) * times
-                squares[p] += kernel.norm().square() * times
-    diagonal = list(hermite_squares(x, orders))
-    return [KernelSums(rows[p], diagonal[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
+                    rows[p, b] += kernel.T @ hot[a]
+                rows[p, a] += kernel @ hot[b]
+                squares[p] += kernel.norm().square() * (1 if i == j else 2)
+    return [KernelSums(*sums) for sums in zip(rows, hermite_squares(x, orders), squares, strict=True)]
 
 
-def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, variance: float) -> OrderSpectrum:
-    lines = [_line(sums, z, z.bincount().double()) for sums in kernel_sums(x, z, shuffled, orders)]
+def _spectrum(x: Tensor, z: Tensor, orders: int, variance: float) -> OrderSpectrum:
+    lines = [_line(sums, z, z.bincount().double()) for sums in kernel_sums(x, z, orders)]
     return OrderSpectrum(x.shape[1], variance, len(x), *(torch.stack(column) for column in zip(*lines, strict=True)))
 
 
 def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """Return one order's share, error, z-score, p-value and gap."""
+    """Return one order's share, error, z-score and gap."""
     rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
     within, pairs, trace = (rows * hot).sum(0), rows.sum(), diagonal.sum()
     share, total = _share(within, pairs, trace, counts)
     squared = (within + diagonal @ hot) / counts**2  # |μ_j|² of this sample
     gap = ((counts / n * squared).sum() - (pairs + trace) / n**2) / (trace / n)
-    null, _ = _share(sums.shuffled, pairs, trace, counts)
-    p_value = (1 + (null >= share - _TIE).sum()) / (1 + len(null))
     # with each example left out in turn
     without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()
     std = _permuted_std(sums, counts) / total
     z_score = torch.where(std > 0, share / std, 0.0)
-    return share, error, z_score, p_value, gap
+    return share, error, z_score, gap
 
 
 def _permuted_std(sums: KernelSums, counts: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from erasure.concept_moments import named_concepts
-from erasure.eraser import Eraser, options_of
+from erasure.eraser import Eraser, require_known
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
-from erasure.inputs import as_array, as_tensor, is_categorical, is_one_hot, require_plain, require_same_rows
+from erasure.inputs import as_array, as_tensor, is_one_hot, is_pandas, require_same_rows
 from erasure.moments import FewExamplesError
 from erasure.optional_packages import needs
 
@@ -23,6 +23,7 @@ with needs("sklearn"):
     from sklearn.utils import Tags, assert_all_finite
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+_FLOATS = [np.float64, np.float32]
 _ERASERS: dict[str, type[Eraser]] = {  # that need no labels to erase
     "alf_qleace": AlfQleaceEraser,
     "control": IdentityEraser,
@@ -49,7 +50,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             not use labels.
         classes: True if values are classes even if they are floats; False if values are real numbers even if they are
             integers, such as ages; None to decide by their type.
-        options: options of the eraser, such as `num_directions`.
+        options: options of the eraser, such as `{"num_directions": 3}`.
 
     Attributes:
         eraser_: the fitted `erasure.Eraser`.
@@ -69,10 +70,16 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         True
     """
 
-    def __init__(self, eraser: str | type[Eraser] = "leace", *, classes: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        eraser: str | type[Eraser] = "leace",
+        *,
+        classes: bool | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.eraser = eraser
         self.classes = classes
-        vars(self).update(options)
+        self.options = options
 
     def fit(self, X: Any, y: Any = None, *, concept: Any = None) -> Self:
         """Fit the eraser.
@@ -83,14 +90,14 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             concept: concept to erase instead of `y`.
         """
         kind = self._kind()
-        self._options(kind)
+        options = require_known(kind, self.options or {})
         erased = y if concept is None else concept
         if erased is None:
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
         if not (self.classes is None or isinstance(self.classes, bool)):
             raise ValueError(f"classes={self.classes!r}: choose True, False or None")
         require_same_rows(X, {"y": y, "concept": concept}, x_name="X")
-        x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], ensure_min_samples=2)
+        x: Any = validate_data(self, _plain(X), dtype=_FLOATS, ensure_min_samples=2)
         name = "y" if concept is None else "concept"
         z, classes = _encoded(erased, name, self.classes)
         for one in z.values() if isinstance(z, dict) else [z]:
@@ -108,46 +115,21 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if kind is SplinceEraser and y is not None and concept is not None:
             preserved["keep"] = _encoded(y, "y", None)[0]
         try:
-            self.eraser_ = kind.fit(as_tensor(x, "X", examples=True), z, **preserved, **self._options(kind))
+            self.eraser_ = kind.fit(as_tensor(x, "X"), z, **preserved, **options)
         except FewExamplesError as error:
             raise FewExamplesError(error.sizes, () if classes is None else classes.tolist()) from None
         return self
 
     def transform(self, X: Any) -> Any:
-        """Erase the concept from examples [n, d]; the result for a data frame is a data frame."""
+        """Erase the concept from examples [n, d]."""
         check_is_fitted(self)
-        x: Any = validate_data(self, _plain(X), dtype=[np.float64, np.float32], reset=False)
-        return _like(self.eraser_(as_tensor(x, "X", examples=True)).numpy(), X)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Return the eraser and its options by name."""
-        names = [name for name in vars(self) if not (name.startswith("_") or name.endswith("_"))]
-        return {name: getattr(self, name) for name in names}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set the eraser and its options by name, including options that have not been set before.
-
-        Raises:
-            ValueError: the eraser does not have an option.
-        """
-        kind = _kind(params.get("eraser", self.eraser))
-        known = {*self.get_params(), *(options_of(kind) if kind else params)}  # `fit` refuses an unknown eraser
-        if unknown := params.keys() - known:
-            raise ValueError(f"{min(unknown)} is no parameter of {self!r}: it has {', '.join(sorted(known))}")
-        vars(self).update(params)
-        return self
-
-    def _options(self, kind: type[Eraser]) -> dict[str, Any]:
-        options = {name: value for name, value in self.get_params().items() if name not in ("eraser", "classes")}
-        if unknown := options.keys() - options_of(kind):
-            known = ", ".join(sorted(options_of(kind))) or "none"
-            raise ValueError(f"{min(unknown)} is not an option of {self.eraser}: it has {known}")
-        return options
+        x: Any = validate_data(self, _plain(X), dtype=_FLOATS, reset=False)
+        return self.eraser_(as_tensor(x, "X")).numpy()
 
     def _kind(self) -> type[Eraser]:
         """Return the class of the eraser; raise ValueError for one that cannot be used without labels."""
-        kind = _kind(self.eraser)
-        if kind is None or kind.uses_labels:
+        kind = _ERASERS.get(self.eraser) if isinstance(self.eraser, str) else self.eraser
+        if not (isinstance(kind, type) and issubclass(kind, Eraser)) or kind.uses_labels:
             raise ValueError(
                 f"eraser={self.eraser!r}: choose one of {', '.join(_ERASERS)}, or a class derived from erasure.Eraser "
                 "that needs no labels, which transform(X) does not have"
@@ -162,29 +144,21 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _kind(eraser: Any) -> type[Eraser] | None:
-    """Return the eraser class of a name or of a class, or None if there is none."""
-    kind = _ERASERS.get(eraser) if isinstance(eraser, str) else eraser
-    return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
-
-
 def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray | None]:
     """Return a concept in a form that `Eraser.fit` takes, and its labels if it holds classes.
 
     Args:
-        y: concept, [n] or [n, m], or several by name.
+        y: concept, [n] or [n, m], or a frame of several; a series may hold categories.
         name: its name in error messages.
         classes: whether its values are classes; None to decide by their type.
     """
-    if isinstance(y, Mapping) or hasattr(y, "columns"):
+    if is_pandas(y) and y.ndim == 2:
         named = named_concepts(y, name)
-        if len(named) > 1 or isinstance(y, Mapping):
-            return _together({key: _encoded(one, key, classes)[0] for key, one in named.items()}), None
+        if len(named) > 1:
+            return {key: _encoded(one, key, classes)[0] for key, one in named.items()}, None
         (y,) = named.values()
-    categorical = is_categorical(y)
-    several = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1
-    if several and y.dtype == object:  # a frame with columns of several types
-        return {f"{name}[{j}]": _encoded(column, name, classes)[0] for j, column in enumerate(y.T)}, None
+    if categorical := str(getattr(y, "dtype", "")) == "category":
+        y = np.asarray(y)
     y = as_array(y, name)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.dtype.kind == "f":
@@ -202,24 +176,10 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
     return z, labels
 
 
-def _together(concepts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return concepts by name, with concepts of several columns of classes split into columns."""
-    together = dict[str, Any]()
-    for name, one in concepts.items():
-        together |= one if isinstance(one, dict) else {name: one}
-    return together
-
-
 def _plain(X: Any) -> Any:
     """Return examples in a form that scikit-learn converts to the same plain numbers."""
     if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
-        return as_array(as_tensor(X, "X", examples=True), "X", examples=True)
-    require_plain(X, "X", examples=True)
+        return as_array(as_tensor(X, "X"), "X")
+    if isinstance(X, np.ma.MaskedArray) or hasattr(X, "columns"):
+        as_array(X, "X")  # refuses columns that scikit-learn would turn into numbers
     return X
-
-
-def _like(erased: np.ndarray, X: Any) -> Any:
-    """Return erased examples as a data frame of pandas or polars if `X` is one."""
-    if hasattr(X, "iloc"):
-        return type(X)(erased, index=X.index, columns=X.columns)
-    return type(X)(erased, schema=X.columns) if hasattr(X, "get_columns") else erased

@@ -42,7 +42,7 @@ def as_covariances(values: Any, name: str) -> Tensor:
     """
     if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
         raise ValueError(f"{name} is complex: a covariance of real coordinates is real; pass {name}.real if it is")
-    matrices = as_tensor(values, name, examples=True)
+    matrices = as_tensor(values, name)
     if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or not matrices.numel():
         raise ValueError(f"{name} has shape {list(matrices.shape)}: covariances are square matrices, [..., d, d]")
     matrices = matrices if matrices.is_floating_point() else matrices.double()

@@ -309,7 +309,7 @@ def _as_given(x: Any) -> Any:
     """Return x for a scikit-learn classifier: a frame as it is, anything else as an array of the same shape."""
     if hasattr(x, "iloc"):
         return x
-    array = as_tensor(x, "x", examples=True).cpu()
+    array = as_tensor(x, "x").cpu()
     return (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
 
 

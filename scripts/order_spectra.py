@@ -61,7 +61,6 @@ def _show(options: argparse.Namespace) -> int:
                 directions=DIRECTIONS,
                 orders=ORDERS,
                 most=MOST_EXAMPLES,
-                permutations=0,
             )
             by_size = {one.directions: one for one in several}  # those above the rank are of all directions
             spectra[name, split] = [by_size[size] for size in sorted(by_size)]

@@ -142,7 +142,7 @@ def draw_counterparts(
         samples[name] = LabelledImages(tensors["images"], tensors["labels"])
     for name, part in samples.items():
         (spectrum,) = order_spectrum(
-            part.images, part.labels, reference=data.images, directions=[_DIRECTIONS], orders=_ORDERS, permutations=0
+            part.images, part.labels, reference=data.images, directions=[_DIRECTIONS], orders=_ORDERS
         )
         spectra[name] = {f"order {p}": z for p, z in enumerate(spectrum.z_scores.tolist(), 1) if math.isfinite(z)}
     return {name: as_trained_on(dataset, part, experiment.device) for name, part in samples.items()}, spectra

@@ -74,7 +74,7 @@ def as_images(x: Any, n: int | None, name: str = "x") -> Tensor:
     Raises:
         ValueError: another shape, or values that are not finite in float32.
     """
-    values = as_tensor(x, name, examples=True).cpu()
+    values = as_tensor(x, name).cpu()
     if values.ndim == 4 and values.shape[3] in (1, 3) and values.shape[1] not in (1, 3):
         raise ValueError(
             f"{name} has shape {list(values.shape)}, which looks like [n, H, W, C]: pass [n, C, H, W], an array's "
@@ -100,7 +100,7 @@ def training_images(x: Any, n: int) -> Tensor:
         ValueError: raised by `as_images`; or rounding to float32 changes the values of a channel or column by more than
             a thousandth of their standard deviation.
     """
-    images, values = as_images(x, n), as_tensor(x, "x", examples=True).cpu()
+    images, values = as_images(x, n), as_tensor(x, "x").cpu()
     if values.dtype not in (torch.float64, torch.int64, torch.int32):
         return images
     channels = values.transpose(0, 1).flatten(1)
@@ -177,7 +177,7 @@ def require_alike(x: Any, other: Any, name: str, x_name: str = "x") -> None:
         ValueError: the columns differ, or one holds uint8 pixels, which stand for 0..1, and the other values above 1.
     """
     require_same_columns(x, other, name, x_name)
-    given = [as_tensor(each, called, examples=True) for each, called in ((x, "x"), (other, name))]
+    given = [as_tensor(each, called) for each, called in ((x, "x"), (other, name))]
     pixels = [each.ndim == 4 and each.dtype == torch.uint8 for each in given]
     if pixels[0] == pixels[1] or given[0].ndim != given[1].ndim or not all(each.numel() for each in given):
         return
@@ -244,7 +244,7 @@ def predictor(
             f"model={name}: no network; of classifiers, mdl.codelength alone takes instances that have predict_proba"
         )
     if isinstance(model, nn.Module) or callable(model):
-        return AnyModule(model, as_tensor(x[:1], "x", examples=True).shape[1:], k, training=training)
+        return AnyModule(model, as_tensor(x[:1], "x").shape[1:], k, training=training)
     options = dict(model) if isinstance(model, Mapping) else {"name": model}
     name = options.get("name")
     if name not in choices("model"):

@@ -26,7 +26,7 @@ from erasure.zscore import Preprocessing
 log = logging.getLogger(__name__)
 
 _ROUNDS = 10  # of the relaxed transport from which L-BFGS starts
-_ORDINARY = -5, 10  # binary exponents of standard deviations for which examples are not rescaled before L-BFGS
+_ORDINARY = 2.0**-6, 2.0**10  # standard deviations for which L-BFGS in float32 neither under- nor overflows
 _MARGIN = 1e-3  # distance of the start from the ends of the range, relative to it; a sigmoid has no slope at the ends
 _MOST_LEFT = 2  # times what shuffled labels would let a linear prediction explain
 _LEAST_EDIT = 1e-6  # least weight of the edit, relative to the largest weight; it selects the nearest solution
@@ -81,7 +81,7 @@ class GradientEraser(TransductiveEraser):
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
-    scales: tuple[float, float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F of x / unit, and the unit
+    scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance in the fit
     version = 4
 
@@ -136,11 +136,7 @@ class GradientEraser(TransductiveEraser):
     def erase_together(self, x: Tensor, z: Tensor) -> Tensor:
         """Optimise examples [n, d], in their precision, at least float32."""
         self._require_in_range(x)
-        if (unit := self._unit()) == 1.0:
-            moved = self._moved(x, z)
-        else:
-            moved = self._in_unit(unit)._moved(x.to(torch.promote_types(x.dtype, torch.float32)) / unit, z)
-            moved = moved.mul_(unit).to(x)
+        moved = self._moved(x, z)
         self._warn_of_rest(moved, z)
         return moved
 
@@ -156,18 +152,6 @@ class GradientEraser(TransductiveEraser):
                 "shuffled labels): raise the first of weights=%s",
                 *(type(self).__name__, left.r2, left.chance, list(self.weights)),
             )
-
-    def _unit(self) -> float:
-        """Return the number by which examples are divided while they are optimised."""
-        return self.scales[2]
-
-    def _in_unit(self, unit: float) -> Self:
-        """Return the eraser for examples divided by `unit`."""
-        other = copy.copy(self)
-        other.mean, other.covariance = self.mean / unit, self.covariance / unit**2
-        other.eigenvalues = self.eigenvalues / unit**2
-        other.range = None if self.range is None else self.range / unit
-        return other
 
     def _moved(self, x: Tensor, z: Tensor) -> Tensor:
         """Optimise examples [n, d] class by class.
@@ -197,7 +181,7 @@ class GradientEraser(TransductiveEraser):
 
     def _start(self, x: Tensor) -> Tensor:
         """Return examples [n, d] of one class that nearly minimise the loss without a range."""
-        (by_mean, by_covariance, by_edit), (variance, square, _) = self.weights, self.scales
+        (by_mean, by_covariance, by_edit), (variance, square) = self.weights, self.scales
         by_edit = max(by_edit, _LEAST_EDIT * max(self.weights))
         weights = by_mean / by_edit, by_covariance / square * variance / by_edit
         return relaxed_transport(x, self.mean, (self.eigenvalues, self.eigenvectors), *weights, max_rounds=_ROUNDS)
@@ -205,11 +189,15 @@ class GradientEraser(TransductiveEraser):
     def _set_targets(self, moments: ClassMoments) -> Self:
         moments.require_examples()
         total = moments.total
-        unit = _unit_of(total)
+        std = math.sqrt(float(total.trace()) / len(total))
+        if not std > 0:
+            raise ValueError("all examples are alike: there is nothing to erase")
+        if not _ORDINARY[0] <= std < _ORDINARY[1]:
+            raise ValueError(f"the standard deviation of x is {std:.1e}: multiply x by a number that brings it near 1")
         self.constant = tuple((total.diagonal() == 0).nonzero().flatten().tolist())
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
         self.eigenvalues, self.eigenvectors = torch.linalg.eigh(self.covariance)
-        self.scales = float(total.trace()) / unit**2, float((total / unit**2).square().sum()), unit
+        self.scales = float(total.trace()), float(total.square().sum())
         return self
 
     def _target(self, moments: ClassMoments) -> Tensor:
@@ -254,31 +242,13 @@ class GradientEraser(TransductiveEraser):
     def _loss(self, x: Tensor, original: Tensor, mean: Tensor, covariance: Tensor) -> tuple[float, Tensor]:
         """Return n times the loss of one class with these target moments, and its gradient by the examples [n, d]."""
         n = len(x)
-        variance, square, _ = self.scales
+        variance, square = self.scales
         by_mean, by_covariance, by_edit = self.weights
         shift, excess, slope = moment_gaps(x, mean, covariance, by_mean / variance, by_covariance / square)
         edit = x - original
         moved, spread, edited = torch.stack([part.double().square().sum() for part in (shift, excess, edit)]).tolist()
         value = by_mean / variance * n * moved + by_covariance / square * n * spread + by_edit / variance * edited
         return value, slope.add_(edit, alpha=2 * by_edit / variance)
-
-
-def _unit_of(total: Tensor) -> float:
-    """Return 1 for examples on the scale of pixels or z-scores, and otherwise a power of two near their deviation.
-
-    The first step of L-BFGS has length 1, and its line search takes fourth powers of slopes, which leave the range of
-    float32 if examples are small. Division by a power of two does not round them.
-
-    Args:
-        total: covariance of the examples, [d, d].
-
-    Raises:
-        ValueError: the examples do not vary.
-    """
-    if not (variance := float(total.trace())) > 0:
-        raise ValueError("all examples are alike: there is nothing to erase")
-    exponent = math.frexp(math.sqrt(variance / len(total)))[1]
-    return 1.0 if _ORDINARY[0] <= exponent <= _ORDINARY[1] else 2.0**exponent
 
 
 def moment_gaps(

@@ -1,6 +1,5 @@
 """Gradient-based erasure of any order: images are optimised until class means of Hermite tensors agree."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,7 +86,7 @@ class GradientOrdersEraser(GradientEraser):
             BrokenGuaranteeError: the gap of an order is too large.
         """
         x, r = erased.to(self.mean.device), [self.directions]
-        (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
+        (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, most=len(z))
         for order, gap in enumerate(spectrum.gaps.tolist(), start=1):
             if not gap <= _LARGEST_GAP:
                 remedy = f"lower directions={self.directions}" if order > 2 else f"raise weights={list(self.weights)}"
@@ -108,12 +107,6 @@ class GradientOrdersEraser(GradientEraser):
     def _target(self, moments: ClassMoments) -> Tensor:
         self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
         return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # the same for every class
-
-    def _in_unit(self, unit: float) -> Self:
-        other = super()._in_unit(unit)
-        other.whitening = self.whitening * unit
-        other.start = dataclasses.replace(self.start, mean=other.mean, means=self.start.means / unit)
-        return other
 
     def _moved(self, x: Tensor, z: Tensor) -> Tensor:
         if not len(x):

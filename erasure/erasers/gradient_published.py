@@ -69,9 +69,6 @@ class PublishedGradientEraser(GradientEraser):
         self.covariance = projection @ moments.total @ projection.T * (moments.n / (moments.n - 1))
         return self
 
-    def _unit(self) -> float:
-        return 1.0  # the range is brought to 0..1
-
     @default_modes()
     def _optimised(self, images: Tensor, show: Callable[[int, float], None]) -> Tensor:
         if self.range is None:

@@ -77,7 +77,7 @@ def test_a_tolerance_never_grows_past_what_it_is_to_catch(digits) -> None:
 def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
     x, z = digits
     erased = LeaceEraser.fit(x, z)(x)
-    (expected,) = order_spectrum(erased, z, directions=[30], permutations=0)
+    (expected,) = order_spectrum(erased, z, directions=[30])
     certificate = certify(x, erased, z, ClassMoments.fit(x, z))
     assert certificate.order_shares == pytest.approx(expected.shares.tolist())
     assert certificate.order_errors == pytest.approx(expected.errors.tolist())
@@ -148,13 +148,11 @@ def test_frames_whose_rows_or_columns_are_in_another_order_are_refused() -> None
         certify(x, x, z[::-1])
     with pytest.raises(ValueError, match="same row labels in another order"):
         certify(x, x[::-1], z)
-    with pytest.raises(ValueError, match="erased has the columns of original in another order"):
+    with pytest.raises(ValueError, match="erased has other columns than original, or in another order"):
         certify(x, x[list("cba")], z)
     with pytest.raises(ValueError, match="same row labels in another order"):
         order_spectrum(x, z[::-1], orders=1)
-    with pytest.raises(
-        ValueError, match=r"reference has the columns of x in another .*: pass reference\[\['a', 'b', 'c'\]\]"
-    ):
+    with pytest.raises(ValueError, match=r"reference has other columns than x, .*: pass reference\[x.columns\]"):
         order_spectrum(x, z, orders=1, reference=x[list("cba")])
 
 
@@ -164,7 +162,7 @@ def test_categories_are_no_coordinates_before_or_after_erasure() -> None:
     codes = x.assign(a=x["a"].astype("category"))
     z = pd.Series((torch.arange(30) % 2).numpy())
     for before, after in ((codes, x * 1.0), (x * 1.0, codes)):
-        with pytest.raises(ValueError, match="values of type category, which are not numbers"):
+        with pytest.raises(ValueError, match="values of type category: convert"):
             certify(before, after, z)
     with pytest.raises(ValueError, match="reference holds values of type category"):
         order_spectrum(x * 1.0, z, reference=codes, orders=1)

@@ -1,6 +1,5 @@
 """Square-root factors of covariances against their definition."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,7 +93,7 @@ def test_erasers_of_low_rank_states_hardly_amplify_rounding(width: int) -> None:
         assert float((error / states.std(0)).abs().max()) < 0.05
 
 
-def test_moments_carry_the_least_precision_of_their_data(tmp_path: Path) -> None:
+def test_moments_carry_the_least_precision_of_their_data() -> None:
     x, z = torch.randn(20, 3), torch.arange(20) % 2
     both: list[Any] = [ClassMoments(3, 2), ConceptMoments(3, 2)]
     for moments in both:
@@ -102,5 +101,4 @@ def test_moments_carry_the_least_precision_of_their_data(tmp_path: Path) -> None
         assert moments.update(x, z).epsilon == torch.finfo(torch.float32).eps
         other = type(moments)(3, 2).update(x.bfloat16(), z)
         assert moments.merge(other).epsilon == torch.finfo(torch.bfloat16).eps
-        moments.save(tmp_path / "moments.safetensors")
-        assert type(moments).load(tmp_path / "moments.safetensors").epsilon == moments.epsilon
+        assert type(moments)(3, 2).load_state_dict(moments.state_dict()).epsilon == moments.epsilon

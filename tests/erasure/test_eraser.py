@@ -65,48 +65,26 @@ class Flattening(Whole):
         return self.mean
 
 
-class OneArgument(Whole):
-    def transform(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return x
-
-
-class WithoutMap(Eraser):
-    @classmethod
-    def from_moments(cls, moments: ClassMoments):
-        return cls()
-
-
 def test_a_subclass_written_as_the_guide_says_erases(digits) -> None:
     x, z = digits
     erased = Whole.fit(x, z, shrink=0.0)(x)
     torch.testing.assert_close(erased, x.mean(0).expand_as(x))
 
 
-@pytest.mark.parametrize(
-    ("eraser", "message"),
-    [
-        (WithoutFields, "WithoutFields has no mean and no num_classes: make it a dataclass with the fields"),
-        (WithoutInstance, r"WithoutInstance.from_moments returned tensor.*: return an instance of the class"),
-        (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: expected \[64\] and 10"),
-        (OneArgument, r"OneArgument.transform must take \(self, x, z\)"),
-        (WithoutMap, "WithoutMap does not define transform"),
-    ],
-)
+@pytest.mark.parametrize("eraser", [WithoutFields, WithoutInstance, OfOtherMoments])
 def test_what_is_missing_is_named_as_soon_as_it_is_fitted(
-    digits, digits_source, tmp_path, eraser: type[Eraser], message: str
+    digits, digits_source, tmp_path, eraser: type[Eraser]
 ) -> None:
-    with pytest.raises(ValueError, match=f"(?s){message}"):
+    message = rf"{eraser.__name__}.from_moments: return an instance of the class, a dataclass with the fields mean"
+    with pytest.raises(ValueError, match=message):
         eraser.fit(*digits)
-    with pytest.raises(ValueError, match=f"(?s){message}"):
+    with pytest.raises(ValueError, match=message):
         erased_dataset(digits_source, eraser, {}, dtype=torch.float32, cache=Cache(tmp_path))
 
 
-def test_fields_missing_after_from_moments_and_a_map_to_another_shape_are_named(digits) -> None:
-    x, z = digits
-    with pytest.raises(ValueError, match="WithoutFields has no mean"):
-        WithoutFields.from_moments(ClassMoments.fit(x, z))(x)
+def test_a_map_to_another_shape_is_named(digits) -> None:
     with pytest.raises(ValueError, match=r"Flattening.transform made \[64\] of \[1797, 64\]: keep the shape"):
-        Flattening.fit(x, z)(x)
+        Flattening.fit(*digits)(digits[0])
 
 
 def test_labels_reach_only_those_that_declare_them(digits) -> None:

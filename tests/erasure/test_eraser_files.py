@@ -20,10 +20,10 @@ def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> Non
     LeaceEraser.fit(x, z).save(tmp_path / "eraser")
     with pytest.raises(ValueError, match=r"holds erasure\S+LeaceEraser: QleaceEraser.load reads erasure\S+Qleace"):
         QleaceEraser.load(tmp_path / "eraser")
-    ClassMoments.fit(x, z).save(tmp_path / "moments")
+    save_tensors(tmp_path / "moments", ClassMoments.fit(x, z).state_dict())
     namesake = type("LeaceEraser", (LeaceEraser,), {"version": 1})
     assert type(Eraser.load(tmp_path / "eraser")) is LeaceEraser is not namesake
-    with pytest.raises(ValueError, match="moments holds class moments"):
+    with pytest.raises(ValueError, match="moments holds no eraser"):
         Eraser.load(tmp_path / "moments")
     with pytest.raises(ValueError, match="GradientEraser has no map to store: save the erased examples"):
         GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0)).save(tmp_path / "no")
@@ -69,11 +69,11 @@ def forged(path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"left": None}, "its field left is missing"),
-        ({"mean": None}, "its field mean is missing"),
-        ({"norms": None}, "its field norms is missing"),
-        ({"transform": torch.ones(5)}, "it has 'transform', which is not one of its fields mean, num_classes"),
-        ({"uses_labels": True}, "it has 'uses_labels', which is not one"),
+        ({"left": None}, "its fields are not mean, .*: 'left'"),
+        ({"mean": None}, "its fields are not mean, .*: 'mean'"),
+        ({"norms": None}, "its fields are not mean, .*: 'norms'"),
+        ({"transform": torch.ones(5)}, "its fields are not mean, .*: 'transform'"),
+        ({"uses_labels": True}, "its fields are not mean, .*: 'uses_labels'"),
         ({"mean": torch.arange(5)}, "its mean is of torch.int64: need floating numbers"),
         ({"mean": torch.full((5,), torch.nan)}, "its mean has values that are not finite"),
         ({"mean": torch.zeros(1, 5)}, r"its mean has shape \[1, 5\]: need \[d\] with d=5"),
@@ -83,15 +83,12 @@ def forged(path: Path, **changes: Any) -> Path:
         ({"left": torch.ones(2, 5)}, r"its left has shape \[2, 5\]: need \[d, r\] with d=5"),
         ({"left": torch.ones(5)}, r"its left has shape \[5\]: need \[d, r\]"),
         ({"left": torch.ones(5, 3, dtype=torch.float32)}, "its left is of torch.float32: need floating numbers"),
-        ({"right": "$(reboot)"}, r"its right is '\$\(reboot\)': need .*Tensor"),
+        ({"right": "$(reboot)"}, r"its right is '\$\(reboot\)': need a tensor"),
         ({"num_classes": "3"}, "its num_classes is '3': need a whole number of at least 2"),
         ({"num_classes": True}, "its num_classes is True"),
         ({"num_classes": 1}, "its num_classes is 1"),
         ({"num_classes": 10**400}, "its num_classes is 1000"),
         ({"num_classes": torch.ones(3, 3)}, r"its num_classes is a tensor \[3, 3\] of torch.float32"),
-        ({"norms": [1.0, "x"]}, r"its norms is \(1.0, 'x'\): need tuple\[float, ...\]"),
-        ({"norms": {"a": 1}}, "its norms is {'a': 1}"),
-        ({"norms": [10**400]}, r"its norms is \(1000"),
         ({"options": [1]}, "holds erasure.*AlfQleaceEraser: Eraser.load reads"),
         ({"eraser": ["x"]}, r"holds \['x'\]: Eraser.load reads"),
         ({"eraser": "os.system\n\x1b[2J"}, r"holds os.system\\n\\x1b\[2J: Eraser.load"),
@@ -101,7 +98,7 @@ def forged(path: Path, **changes: Any) -> Path:
             "holds erasure.*ProjectionEraser: Eraser.load reads",
         ),
         ({"eraser": "erasure.erasers.gradient.GradientEraser"}, "holds erasure.*GradientEraser: Eraser.load reads"),
-        ({"eraser": "erasure.erasers.qleace.QleaceEraser"}, "is no QleaceEraser: it has '"),
+        ({"eraser": "erasure.erasers.qleace.QleaceEraser"}, "is no QleaceEraser: its fields are not mean"),
     ],
 )
 def test_a_forged_file_is_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -123,7 +123,7 @@ def test_moments_are_equal_up_to_the_promised_order_and_the_global_mean_is_kept(
 
 
 @every_eraser
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(case=cases)
 def test_maps_keep_shape_and_dtype_and_give_the_same_numbers_again(
     eraser_class: type[Eraser], options: dict, case: Case

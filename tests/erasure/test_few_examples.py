@@ -76,13 +76,6 @@ def test_fits_to_too_few_examples_warn_once(caplog) -> None:
         assert messages[0].endswith("not on others; fit it to more examples, or to fewer coordinates of them")
 
 
-def test_a_single_class_is_refused_without_a_warning(digits, caplog) -> None:
-    x, z = digits
-    with pytest.raises(ValueError, match="all examples are of one class"):
-        QleaceEraser.fit(x, 0 * z)
-    assert not caplog.messages
-
-
 def test_fits_to_enough_examples_and_erasers_that_promise_nothing_do_not_warn(digits, caplog) -> None:
     x, z = digits
     x, z = x.flatten(1)[:1600], z[:1600]

@@ -51,9 +51,9 @@ def test_one_layer_before_and_after(kind: type[Eraser], bias: bool) -> None:
 
 def test_a_vision_transformer_whose_normalisations_are_erased() -> None:
     timm = pytest.importorskip("timm")
-    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=4, num_classes=3).eval()
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2, num_classes=3).eval()
     x = torch.randn(60, 3, 32, 32) + Z[:60, None, None, None]
-    names = [f"blocks.{i}.{part}" for i in range(4) for part in ("norm1", "norm2", "mlp.fc2")]
+    names = [f"blocks.{i}.{part}" for i in range(2) for part in ("norm1", "norm2", "mlp.fc2")]
     erasers = fit_layers(model, [(x, Z[:60])], names, num_classes=3)
     folded = fold_layers(model, erasers, x[:4])
     with torch.no_grad():
@@ -186,7 +186,7 @@ def test_layers_that_compute_more_than_their_weights_say_are_refused() -> None:
     eraser = LeaceEraser.fit(X, Z).to(torch.float32)
     torch.testing.assert_close(fold(hooked, eraser)(X.float()), hooked(eraser(X.float())))
     hooked.register_forward_hook(lambda *_: _[-1] * 1.008)
-    for linear, message in ((Adapted(), "Adapted replaces the forward of torch.nn.Linear"), (hooked, "hooks change")):
+    for linear, message in ((Adapted(), "Adapted is no plain"), (hooked, "Linear is no plain .* hooks that change it")):
         with pytest.raises(ValueError, match=message):
             fold(linear, eraser)
         with pytest.raises(ValueError, match=f"^1: {message}"):
@@ -210,9 +210,7 @@ def test_weights_that_are_computed_from_others_are_refused_until_they_are_plain(
     model, eraser = nn.Sequential(nn.Identity(), nn.Linear(6, 6)).eval(), LeaceEraser.fit(X, Z).to(torch.float32)
     linear: Any = change(model[1])
     for folded in (lambda: fold(linear, eraser), lambda: fold_layers(model, {"0": eraser}, X.float())):
-        with pytest.raises(
-            ValueError, match=r"computed from others: make them plain .* or torch.nn.utils.prune.remove"
-        ):
+        with pytest.raises(ValueError, match="remove parametrizations and pruning by torch.nn.utils"):
             folded()
     undo(linear)
     expected = linear(eraser(X.float()))
@@ -240,8 +238,5 @@ def test_wrong_erasers_are_refused() -> None:
     erasers = fit_layers(model, [(x, Z)], ["1"], num_classes=3)
     with pytest.raises(ValueError, match="1 cannot be folded: .* those that read it are none"):
         fold_layers(model, erasers, x)
-    inputs = fit_layers(model, [(x, Z)], ["2"], num_classes=3, inputs=True)
-    with pytest.raises(ValueError, match="2 cannot be folded: it is not linear; leave its eraser in `erase`"):
-        fold_layers(model, inputs, x, inputs=True)
     with pytest.raises(ValueError, match="the network has no module '9'"):
         fold_layers(mlp(), {"9": LeaceEraser.fit(X, Z)}, X.float())

@@ -1,27 +1,21 @@
 """Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from erasure import (
     ClassMoments,
     ConceptMoments,
-    IdentityEraser,
     LeaceEraser,
     erase,
     fit_layers,
-    fold_layers,
     on_progress,
 )
-from tests.processes import PROCESSES
 
 BLOCKS = [f"blocks.{i}" for i in range(4)]
 
@@ -45,57 +39,6 @@ def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: lis
 def worst_gap(states: Tensor, z: Tensor) -> float:
     moments = ClassMoments.fit(states, z, dim=states.shape[-1])
     return float((moments.means - moments.mean).norm(dim=1).max() / moments.total.trace().sqrt())
-
-
-def test_a_transformer_is_scrubbed_layer_by_layer() -> None:
-    timm = pytest.importorskip("timm")
-    torch.manual_seed(0)
-    model = timm.create_model("vit_tiny_patch16_224", depth=4, img_size=32, patch_size=8, num_classes=3).eval()
-    z = torch.arange(60) % 3
-    x = torch.randn(60, 3, 32, 32) + z[:, None, None, None]
-    batches = [(x[:40], z[:40]), (x[40:], z[40:])]
-    assert min(worst_gap(states, z) for states in states_of(model, batches, BLOCKS).values()) > 0.1
-    fitted = fit_layers(model, batches, BLOCKS, num_classes=3)
-    assert list(fitted) == BLOCKS
-    before = model(x)
-    with erase(model, fitted) as scrubbed:
-        after = scrubbed(x)
-        gaps = {name: worst_gap(states, z) for name, states in states_of(model, batches, BLOCKS).items()}
-    assert max(gaps.values()) < 1e-4
-    assert not torch.allclose(after, before)
-    assert torch.equal(model(x), before)  # the hooks are gone
-
-
-class Two(nn.Module):
-    """Gives two things, of which the first is the states."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, str]:
-        return self.layer(x), "cache"
-
-
-class Shift(IdentityEraser):
-    version = 1
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        return 2 * x
-
-
-def test_of_several_outputs_the_first_is_erased_and_gradients_pass() -> None:
-    two, x = Two(), torch.randn(3, 4)
-    model = nn.Sequential(two)
-    eraser = Shift(torch.zeros(4), 2)
-    (expected, _) = model(x)
-    with erase(model, {"0": eraser}):
-        states, cache = model(x)
-        states.sum().backward()
-    assert cache == "cache"
-    torch.testing.assert_close(states, 2 * expected)
-    assert two.layer.bias.grad is not None
-    assert torch.equal(two.layer.bias.grad, torch.full((4,), 6.0))
 
 
 class Shared(nn.Module):
@@ -274,11 +217,12 @@ def test_a_loader_may_reuse_its_memory(form: str) -> None:
             torch.testing.assert_close(tensor, expected[name].state_dict()[field], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
-def test_small_labels_are_not_taken_for_the_negative_one_to_ignore(dtype: torch.dtype) -> None:
+def test_small_labels_are_not_taken_for_the_negative_one_to_ignore() -> None:
     z = torch.tensor([0, 1, 156])[torch.arange(90) % 3]
     x = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)).double() + z[:, None] / 50
-    (eraser,) = fit_layers(nn.Sequential(nn.Identity()).eval(), [(x, z.to(dtype))], ["0"], num_classes=157).values()
+    (eraser,) = fit_layers(
+        nn.Sequential(nn.Identity()).eval(), [(x, z.to(torch.uint8))], ["0"], num_classes=157
+    ).values()
     for label in (0, 1, 156):
         torch.testing.assert_close(eraser(x)[z == label].mean(0), x.mean(0), rtol=0, atol=1e-10)
 
@@ -299,39 +243,13 @@ def test_additive_masks_and_masks_of_tokens_that_a_module_has_summed_are_refused
         fit_layers(pooled, [(torch.randn(20, 5, 6), z[:, 0], torch.ones(20, 5))], ["1"], num_classes=2)
 
 
-class Mirrored(nn.Module):
-    def forward(self, weight: Tensor) -> Tensor:
-        return weight + weight.T
-
-
-class Noise(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(x, training=self.training)
-
-
-@pytest.mark.parametrize("late", [nn.Dropout(), nn.BatchNorm1d(4), Noise()])
-def test_modules_are_reported_that_differ_in_training_mode(late: nn.Module, caplog) -> None:
-    model = nn.Sequential(nn.Identity(), nn.Linear(4, 4)).eval()
-    batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
-    model[0] = nn.Identity()  # in training mode, as every new module
-    nn.utils.parametrize.register_parametrization(model[1], "weight", Mirrored())
-    model[1].train()
-    fit_layers(nn.DataParallel(model), batches, ["module.1"], num_classes=2)
-    assert not caplog.messages
-    model[0] = late
-    fit_layers(model, batches, ["1"], num_classes=2)
-    assert "module 0 is in training mode, which changes its states: call model.eval() first" in caplog.text
-
-
-@pytest.mark.parametrize("normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
-def test_a_spectral_norm_in_training_mode_is_reported(normed: Callable[[nn.Module], nn.Module], caplog) -> None:
-    model = nn.Sequential(nn.Linear(4, 4)).eval()
-    normed(model[0])
-    batches = [(torch.randn(40, 4), torch.arange(40) % 2)]
+def test_training_mode_is_reported(caplog) -> None:
+    model, batches = nn.Sequential(nn.Linear(4, 4), nn.Dropout()).eval(), [(torch.randn(40, 4), torch.arange(40) % 2)]
     fit_layers(model, batches, ["0"], num_classes=2)
     assert not caplog.messages
-    fit_layers(model.train(), batches, ["0"], num_classes=2)  # every pass refines the norm
-    assert "is in training mode" in caplog.text
+    model[1].train()
+    fit_layers(model, batches, ["0"], num_classes=2)
+    assert "in training mode, which may change states: call model.eval() first" in caplog.text
 
 
 def test_an_empty_batch_changes_nothing() -> None:
@@ -390,89 +308,13 @@ def test_several_and_real_valued_concepts_are_erased() -> None:
         assert ConceptMoments.fit(each, concepts).cross.abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("whole", [np.int64, torch.tensor, np.array])
-def test_class_counts_are_whole_numbers_of_any_type(whole: Callable[[int], Any]) -> None:
+def test_class_counts_are_whole_numbers_of_known_concepts() -> None:
     model, (x, z) = stack(1), tokens(1)[0]
-    expected = fit_layers(model, [(x, z)], ["embed"], num_classes=2)["embed"](x.new_ones(3, 6))
-    named = {"batches": [{"x": x, "group": z}], "modules": ["embed"], "z": "group"}
-    for erasers in (
-        fit_layers(model, [(x, z)], ["embed"], num_classes=whole(2)),
-        fit_layers(model, **named, num_classes=whole(2)),
-        fit_layers(model, **named, num_classes={"group": whole(2)}),
-    ):
-        torch.testing.assert_close(erasers["embed"](x.new_ones(3, 6)), expected)
-    with pytest.raises(ValueError, match="num_classes has the name 'age': z='group' names the concepts"):
-        fit_layers(model, **named, num_classes={"age": 2})
+    fit_layers(model, [(x, z)], ["embed"], num_classes=np.int64(2))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"num_classes has the name 'age': the concepts are group"):
+        fit_layers(model, [(x, {"group": z})], ["embed"], num_classes={"group": 2, "age": 2})
     with pytest.raises(ValueError, match=r"num_classes=2.0: give a whole number"):
         fit_layers(model, [(x, z)], ["embed"], num_classes=2.0)  # pyright: ignore[reportArgumentType]
-
-
-def test_inputs_are_erased_as_they_enter() -> None:
-    model, batches = stack(3), tokens()
-    names = [f"blocks.{i}.inner" for i in range(3)]
-    erasers = fit_layers(model, batches, names, num_classes=2, inputs=True)
-    seen: list[Tensor] = []
-    hooks = [
-        model.get_submodule(name).register_forward_pre_hook(lambda _, given: seen.append(given[0])) for name in names
-    ]
-    x, z = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    for inside in (False, True):
-        with erase(model, erasers if inside else {}, inputs=True), torch.no_grad():
-            model(x)
-        gaps = [worst_gap(states, z) for states in seen]
-        seen.clear()
-        assert max(gaps) < 1e-12 if inside else max(gaps) > 1e-2
-    for hook in hooks:
-        hook.remove()
-    with torch.no_grad():
-        folded = fold_layers(model, erasers, x, inputs=True)(x)
-        with erase(model, erasers, inputs=True):
-            torch.testing.assert_close(folded, model(x), rtol=0, atol=1e-10)
-
-
-SIZES = {"label": 2, "parity": 2}
-
-
-def named(names: list[str]) -> list[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-    """Return batches of two concepts in an order."""
-    batches = []
-    for x, z in tokens():
-        concepts = {"label": z, "parity": (x.flatten(z.ndim)[..., 0] > 0).long()}
-        batches.append((x, {name: concepts[name] for name in names}))
-    return batches
-
-
-def fit_in_process(rank: int, rendezvous: str, path: str) -> None:
-    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
-    erasers = fit_layers(stack(3), tokens()[rank::2], BLOCKS[:3], num_classes=2, group=dist.group.WORLD)
-    names = ["label", "parity"] if rank == 0 else ["parity", "label"]
-    mapped = fit_layers(stack(3), named(names)[rank::2], BLOCKS[:1], num_classes=SIZES, group=dist.group.WORLD)
-    if rank == 0:
-        torch.save(
-            {name: eraser.state_dict() for name, eraser in (erasers | {"mapped": mapped[BLOCKS[0]]}).items()}, path
-        )
-    dist.destroy_process_group()
-
-
-def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
-    arguments = (f"file://{tmp_path / 'rendezvous'}", str(tmp_path / "erasers.pt"))
-    processes = [PROCESSES.Process(target=fit_in_process, args=(rank, *arguments)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=60)
-    assert [process.exitcode for process in processes] == [0, 0]
-    erasers = fit_layers(stack(3), tokens(), BLOCKS[:3], num_classes=2)
-    fitted = torch.load(arguments[1], weights_only=True)
-    mapped = fit_layers(stack(3), named([*SIZES]), BLOCKS[:1], num_classes=SIZES)[BLOCKS[0]].state_dict()
-    shared = fitted.pop("mapped")
-    torch.testing.assert_close(shared["left"] @ shared["right"], mapped["left"] @ mapped["right"], rtol=0, atol=1e-10)
-    for name, tensors in fitted.items():
-        for field, tensor in tensors.items():
-            expected = erasers[name].state_dict()[field]
-            if field in ("left", "right"):  # whose signs are arbitrary
-                tensor, expected = tensor.abs(), expected.abs()
-            torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-12)
 
 
 def test_progress_is_reported_to_a_function() -> None:
@@ -485,11 +327,10 @@ def test_progress_is_reported_to_a_function() -> None:
     ]
 
 
-@pytest.mark.parametrize("backend", ["eager"])
-def test_a_network_compiled_with_erasers_is_itself_afterwards(backend: str) -> None:
+def test_a_network_compiled_with_erasers_is_itself_afterwards() -> None:
     model, (x, z) = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)).double().eval(), tokens(1)[0]
     erasers = fit_layers(model, [(x, z)], ["0", "2"], num_classes=2)
-    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
     with torch.no_grad(), erase(model, erasers):
         assert worst_gap(compiled(x), z) < 1e-12
     assert worst_gap(compiled(x).detach(), z) > 1e-3

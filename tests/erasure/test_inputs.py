@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.masked import masked_tensor
 
 from erasure import (
     AlfQleaceEraser,
@@ -31,7 +32,6 @@ from erasure.matched_samples import counterpart
 from erasure.sklearn import ConceptEraser
 
 pandas = pytest.importorskip("pandas")
-polars = pytest.importorskip("polars")
 csr_matrix = pytest.importorskip("scipy.sparse").csr_matrix
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -49,21 +49,12 @@ def spread_of_means(x: Any, z: np.ndarray) -> float:
 
 
 CLASSES: dict[str, Any] = {
-    "uint16": Z.astype(np.uint16),
-    "uint32": Z.astype(np.uint32),
-    "uint64": Z.astype(np.uint64),
     "int8": Z.astype(np.int8),
-    "a tensor of uint16": torch.tensor(Z).to(torch.uint16),
     "a list of tensors": list(torch.tensor(Z)),
-    "an unmasked masked array": np.ma.masked_array(Z),
+    "a list": Z.tolist(),
+    "objects": Z.astype(object),
     "[n, 1]": Z[:, None],
     "a frame of one column": pandas.DataFrame({"g": Z}),
-    "a polars frame of one column": polars.DataFrame({"g": Z}),
-    "a polars series": polars.Series(Z),
-    "a pyarrow array": pyarrow.array(Z),
-    "nullable integers": pandas.Series(Z, dtype="Int64"),
-    "pandas with pyarrow": pandas.Series(Z, dtype="int64[pyarrow]"),
-    "categories of integers": pandas.Series(Z).astype("category"),
     "one-hot": np.eye(3, dtype=int)[Z],
     "one-hot as wide as x": np.eye(5)[Z],
     "one-hot with an unused column": np.eye(4, dtype=int)[Z],
@@ -84,19 +75,15 @@ def test_classes_are_classes_in_every_form(name: str) -> None:
 
 @pytest.mark.parametrize(
     "z",
-    [
-        R.astype(np.longdouble), R[:, None], R.astype(object), pandas.Series(R, dtype="Float64"),
-        pandas.DataFrame({"age": R}), polars.Series(R), polars.DataFrame({"age": R}), R.astype(">f8"),
-        torch.tensor(R, requires_grad=True), torch.nn.Parameter(torch.tensor(R)),
-    ],
+    [R[:, None], R.astype(object), pandas.DataFrame({"age": R}), torch.nn.Parameter(torch.tensor(R))],
     ids=lambda z: type(z).__name__,
-)  # fmt: skip
+)
 def test_real_numbers_are_real_numbers_in_every_form(z: Any) -> None:
     np.testing.assert_allclose(LeaceEraser.fit(X, z)(X), LeaceEraser.fit(X, R)(X), atol=1e-10)
     np.testing.assert_allclose(OracleLeaceEraser.fit(X, z)(X, z), OracleLeaceEraser.fit(X, R)(X, R), atol=1e-10)
 
 
-@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table, dict])
+@pytest.mark.parametrize("frame", [pandas.DataFrame, dict])
 def test_columns_of_a_frame_are_concepts_by_their_own_types(frame: Any) -> None:
     eraser = LeaceEraser.fit(X, frame(FRAME))
     assert eraser.removed == 3  # two of three classes, one of a real number
@@ -108,16 +95,10 @@ def test_columns_of_a_frame_are_concepts_by_their_own_types(frame: Any) -> None:
 
 
 EXAMPLES: dict[str, Any] = {
-    "uint16": (X * 100 + 1000).astype(np.uint16),
-    "uint32": (X * 100 + 1000).astype(np.uint32),
-    "uint64": (X * 100 + 1000).astype(np.uint64),
     "bool": X > 0,
     "objects": X.astype(object),
-    "nullable": pandas.DataFrame(X).astype("Float64"),
-    "sparse columns": pandas.DataFrame(X).astype(pandas.SparseDtype("float")),
-    "a polars frame": polars.DataFrame(X),
-    "a pyarrow table": pyarrow.table({str(j): X[:, j] for j in range(5)}),
-    "longdouble": X.astype(np.longdouble),
+    "rows in reverse": X[::-1],
+    "a list of lists": X.tolist(),
     "a list of tensors": list(torch.tensor(X)),
     "a list of bfloat16": list(torch.tensor(X).bfloat16()),
     "columns of two levels": pandas.DataFrame(X, columns=pandas.MultiIndex.from_product([["a"], range(5)])),
@@ -125,7 +106,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def as_numbers(x: Any) -> Any:
-    rows = [row.double() for row in x] if isinstance(x, list) else x  # NumPy has no bfloat16
+    rows = [row.double() if isinstance(row, torch.Tensor) else row for row in x] if isinstance(x, list) else x
     return np.asarray(rows, dtype=np.float64)
 
 
@@ -151,42 +132,81 @@ def test_erased_arrays_have_the_type_of_the_examples() -> None:
         np.testing.assert_allclose(eraser(rows), eraser(X), atol=0.1)
 
 
-FRAMES_OF_DATES: dict[str, Any] = {
-    "dates of polars": polars.DataFrame({"a": [datetime.date(2020, 1, 1)] * 120, "b": R}),
-    "durations of polars": polars.DataFrame({"a": [datetime.timedelta(1)] * 120, "b": R}),
-    "dates of pyarrow": pyarrow.table({"a": [datetime.date(2020, 1, 1)] * 120, "b": R}),
-    "dates of pandas": pandas.DataFrame({"a": pandas.to_datetime(["2020-01-01"] * 120), "b": R}),
-    "periods": pandas.DataFrame({"a": pandas.period_range("2020", periods=120), "b": R}),
-    "structures": polars.DataFrame({"a": [{"b": 1}] * 120}),
-    "categories": pandas.DataFrame({"a": pandas.Series(Z).astype("category"), "b": R}),
-    "categories of polars": polars.DataFrame({"a": polars.Series(Z.astype(str), dtype=polars.Categorical), "b": R}),
+DATE = datetime.date(2020, 1, 1)
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a pyarrow table": (pyarrow.table({"a": R}), r"is a pyarrow\..*Table: pass a dense tensor"),
+    "a pyarrow array": (pyarrow.array(Z), r"is a pyarrow\..*Int64Array: pass a dense tensor"),
+    "a sparse matrix": (csr_matrix(np.eye(3)[Z]), r"is a scipy\..*csr_matrix: pass a dense tensor"),
+    "a masked array": (np.ma.masked_equal(Z, 1), "is a numpy.ma.*MaskedArray: .* without masked or missing values"),
+    "a number": (1.0, "is a builtins.float: pass a dense tensor"),
+    "nothing": (None, "is a builtins.NoneType: pass a dense tensor"),
+    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), "holds values of type Int64: convert them"),
+    "pandas with pyarrow": (
+        pandas.Series(R, dtype="double[pyarrow]"),
+        r"holds .* type double\[pyarrow\]: convert",
+    ),
+    "categories": (pandas.Series(Z).astype("category"), "holds values of type category: convert them to a NumPy"),
+    "periods": (
+        pandas.Series(pandas.period_range("2020", periods=120)),
+        r"holds .* type period\[.*\]: convert",
+    ),
+    "objects of dates": (
+        pandas.Series(pandas.to_datetime(["2020-01-01"] * 120)).astype(object),
+        r"holds Timestamp\('2020-01-01 00:00:00'\): pass only numbers",
+    ),
+    "dates": (Z.astype("M8[D]"), r"has dtype datetime64\[D\]: convert it to real numbers, as float64"),
+    "durations": (Z.astype("m8[s]"), r"has dtype timedelta64\[s\]: convert it"),
+    "dates in a list": ([DATE] * 120, r"holds datetime.date\(2020, 1, 1\): pass only numbers"),
+    "a structured array": (np.zeros(120, [("a", float), ("b", float)]), r"has dtype \[\('a', '<f8'\), .*: convert it"),
+    "complex numbers": (R + 1j, "has dtype complex128: convert it to real numbers"),
+    "a complex object": (np.array([1j, 2] * 60, dtype=object), r"holds 1j: pass only numbers"),
+    "16-bit integers without sign": (Z.astype(np.uint16), "has dtype uint16: convert it"),
+    "integers above 2^63": (Z.astype(np.uint64) + 2**63, "has dtype uint64: convert it"),
+    "big-endian numbers": (R.astype(">f8"), "has dtype >f8: convert it"),
+    "long doubles": (R.astype(np.longdouble), "has dtype float128: convert it"),
+    "a missing value": (np.array([0, None] * 60, dtype=object), "holds None: pass only numbers, .* and none missing"),
+    "strings": (np.array(["a", "b"] * 60), "holds 'a', expected numbers; .*return_inverse=True"),
+    "strings with NaN": ([float("nan"), *"ab" * 59, "b"], "holds nan: pass only numbers, or only strings"),
+    "strings and numbers": ([1, *"ab" * 59, "b"], "holds 1: pass only numbers, or only strings"),
+    "rows of different lengths": ([[1.0, 2.0], [1.0]] * 60, "holds rows of different lengths"),
+    "tensors of different shapes": ([torch.ones(2), torch.ones(1)] * 60, "holds tensors of different shapes"),
+    "a masked tensor": (masked_tensor(torch.tensor(R), torch.tensor(R) > 0), "is a MaskedTensor, .* masked, of torch"),
+    "a nested tensor": (
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
+        "is a Tensor, .*nested.* of torch",
+    ),
+    "a sparse tensor": (torch.eye(120).to_sparse(), "is a Tensor, sparse.*, of torch.float32: pass a dense"),
+    "a complex tensor": (torch.tensor(R + 1j), "is a Tensor of torch.complex128: pass a dense torch.Tensor of real"),
+    "8-bit floats": (torch.tensor(X).to(torch.float8_e5m2), "is a Tensor of torch.float8_e5m2: pass a dense"),
+    "a tensor of uint16": (torch.tensor(Z).to(torch.uint16), "is a Tensor of torch.uint16: pass a dense"),
 }
 
 
-@pytest.mark.parametrize("name", FRAMES_OF_DATES)
-def test_columns_that_are_no_numbers_are_refused(name: str) -> None:
-    for refused in (lambda x: LeaceEraser.fit(x, Z), LeaceEraser.fit(X[:, :2], Z), lambda x: ConceptMoments.fit(x, R)):
-        with pytest.raises(ValueError, match=r"^x holds values of type .*, which are not numbers: pass"):
-            refused(FRAMES_OF_DATES[name])
-    if not name.startswith("categories"):
-        with pytest.raises(ValueError, match=r"holds values of type .*, which are not numbers: pass .* or strings for"):
-            LeaceEraser.fit(X, FRAMES_OF_DATES[name])
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")  # kinds of tensors that torch may still change
+@pytest.mark.parametrize("name", REFUSED)
+def test_everything_else_is_refused_as_examples_and_as_concept(name: str) -> None:
+    wrong, message = REFUSED[name]
+    for call, called in (
+        (lambda: LeaceEraser.fit(wrong, Z), "x"),
+        (lambda: ConceptMoments.fit(wrong, R), "x"),
+        (lambda: LeaceEraser.fit(X, Z)(wrong), "x"),
+        (lambda: LeaceEraser.fit(X, wrong), "z"),
+        (lambda: LeaceEraser.fit(X, {"a": Z, "b": wrong}), r"z\['b'\]"),
+    ):
+        with pytest.raises(ValueError, match=f"^{called} {message}") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) <= 240
 
 
 @pytest.mark.parametrize(
     ("z", "message"),
     [
-        (pandas.Series([None, *Z[1:]], dtype="object"), r"z has no value for 1 of 120 examples \((None|nan) at 0\)"),
-        (pandas.Series(Z > 0, dtype="boolean").mask(Z == 2), "z has no value for 40 of 120 examples"),
-        (polars.Series([None, *(Z[1:] > 0).tolist()]), "z has no value for 1 of 120 examples"),
-        (pandas.Series(Z, dtype="Int64").mask(Z == 2), "z (holds values that are not finite|has no value for 40)"),
-        (csr_matrix(np.eye(3)[Z]), r"z is a sparse matrix, and erasure would fill it: pass z.toarray\(\)"),
-        (polars.Series([None, *Z[1:].tolist()]), "z holds values that are not finite"),
-        (pandas.Series(Z / 2).astype("category"), r"z holds categories that are real numbers: pass z.cat.codes, or"),
+        (pandas.Series(Z / 1.0).where(Z > 0), "z holds values that are not finite"),
         (pandas.Series(Z, index=ROWS), r"same row labels in another order: pass z.loc\[x.index\], or z.to_numpy\(\)"),
         (pandas.DataFrame(np.c_[Z, R], columns=["g", "g"]), "z has two concepts of the name 'g': give each a name of"),
         (pandas.DataFrame(index=range(120)), "z holds no concept"),
-        (polars.DataFrame(FRAME).lazy(), r"z is a lazy frame: pass z.collect\(\)"),
+        (pandas.DataFrame({"g": Z, "h": pandas.Categorical(Z)}), r"z\['h'\] holds values of type category"),
     ],
 )
 def test_concepts_that_are_more_than_their_numbers_are_refused(z: Any, message: str) -> None:
@@ -268,8 +288,7 @@ def in_inference_mode(path: Path) -> tuple[list[ClassMoments], ConceptMoments, l
     x, z = torch.tensor(X), torch.tensor(Z)
     with torch.inference_mode():
         moments = [ClassMoments.fit(x, z), ClassMoments.fit(x, z, pooled=True), ClassMoments(5, 3).update(x, z)]
-        moments[0].save(path / "moments")
-        moments += [ClassMoments.load(path / "moments"), ClassMoments.fit(x, z).rescale(1.0)]
+        moments += [ClassMoments(5, 3).load_state_dict(moments[0].state_dict()), ClassMoments.fit(x, z).rescale(1.0)]
         concept = ConceptMoments.fit(x, torch.tensor(R))
         eraser = LeaceEraser.fit(x, z)
         eraser.save(path / "eraser")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments
-from erasure.integer_moments import byte_gram, integer_moments, multiplies_bytes, shifted_gram
+from erasure.integer_moments import byte_gram, integer_moments, multiplies_bytes
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -35,7 +35,7 @@ def mixed(n: int, d: int) -> Tensor:
     return pixels(n, *(kinds[i % len(kinds)] for i in range(d)))
 
 
-def integer_gram(images: Tensor, shift: int | Tensor) -> Tensor:
+def integer_gram(images: Tensor, shift: int) -> Tensor:
     """Σ (x - s)(x - s)ᵀ [d, d] in int64, the slow way."""
     centred = images.cpu().long() - shift
     return centred.T @ centred
@@ -61,29 +61,6 @@ def needs_byte_products(device: str) -> None:
         pytest.skip("this processor's 8-bit products may saturate, and are not used")
 
 
-@pytest.fixture(params=["single precision", "bytes"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Make `integer_moments` multiply in one way."""
-    if request.param == "bytes":
-        needs_byte_products("cpu")
-    monkeypatch.setattr("erasure.integer_moments.multiplies_bytes", lambda device: request.param == "bytes")
-    return request.param
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("shift", [0, 128, 255])
-@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 23), (4095, 5), (4096, 5), (4097, 24), (9000, 23)])
-def test_shifted_products_are_exact(n: int, d: int, shift: int, device: str) -> None:
-    images = mixed(n, d)
-    products = shifted_gram(images.to(device), torch.full((d,), shift, device=device))
-    assert equal_to_the_bit(products, integer_gram(images, shift))
-
-
-def test_every_pixel_may_have_its_own_shift() -> None:
-    images, shift = mixed(5000, 23), torch.arange(23) * 11
-    assert equal_to_the_bit(shifted_gram(images, shift), integer_gram(images, shift))
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("n", "d"), [(1, 24), (2, 32), (31, 24), (32, 24), (33, 24), (4097, 24), (65535, 24), (65536, 24), (65537, 24)]
@@ -102,22 +79,14 @@ def test_the_largest_byte_sums_do_not_overflow() -> None:
     assert equal_to_the_bit(byte_gram(images), torch.full((24, 24), n * 2**14))
 
 
-def test_single_precision_without_blocks_is_not_exact() -> None:
-    images = mixed(10_000, 16)
-    expected = integer_gram(images, 0)
-    naive = images.float().T @ images.float()
-    assert not equal_to_the_bit(naive.double(), expected)
-    assert equal_to_the_bit(shifted_gram(images, torch.zeros(16)), expected)
-
-
-@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 8), (3, 24), (1000, 23), (4096, 24), (4097, 23), (50_000, 24)])
-def test_mean_and_scatter_are_the_correctly_rounded_ones(n: int, d: int, path: str) -> None:
+@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 8), (1000, 23), (4096, 24), (4097, 23), (50_000, 24), (50_000, 23)])
+def test_mean_and_scatter_are_the_correctly_rounded_ones(n: int, d: int) -> None:
     images = mixed(n, d)
     for measured, expected in zip(integer_moments(images), rational_moments(images), strict=True):
         assert equal_to_the_bit(measured, expected)
 
 
-def test_a_constant_pixel_has_no_scatter_and_a_nearly_constant_one_the_right_one(path: str) -> None:
+def test_a_constant_pixel_has_no_scatter_and_a_nearly_constant_one_the_right_one() -> None:
     """In a scatter with other pixels of variance 1e4, where a plain correction of the mean loses 8 digits."""
     n = 50_000
     mean, scatter = integer_moments(pixels(n, "black", "white", "nearly black", *["random"] * 21))
@@ -140,7 +109,7 @@ def assert_same(measured: ClassMoments, expected: ClassMoments) -> None:
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13 * float(b.abs().max()))
 
 
-def test_class_moments_of_bytes_are_exact_and_those_of_float64(path: str) -> None:
+def test_class_moments_of_bytes_are_exact_and_those_of_float64() -> None:
     x, z = labelled()
     measured = ClassMoments.fit(x, z)
     assert_same(measured, ClassMoments.fit(x.double(), z))
@@ -178,12 +147,3 @@ def test_moments_of_bytes_and_of_floats_merge(bytes_first: bool) -> None:
     assert_same(first.merge(second), ClassMoments.fit(x.double(), z))
     one_object = ClassMoments(24, 3).update(x[:250], z[:250]).update(x[250:].float(), z[250:])
     assert_same(one_object, ClassMoments.fit(x.double(), z))
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int64]
-)
-def test_other_dtypes_are_summed_in_float64(dtype: torch.dtype) -> None:
-    x, z = labelled()
-    x = (x // 2).to(dtype)  # representable in all of them
-    assert_same(ClassMoments.fit(x, z), ClassMoments.fit(x.double(), z))

@@ -34,9 +34,9 @@ def test_order_1_has_class_means_and_the_pooled_covariance_and_no_class_differs_
     assert torch.equal(like.z, z)
     assert gap(ours.means, theirs.means) < 1e-10
     assert gap(ours.within, theirs.within) < 1e-10
-    (spectrum,) = order_spectrum(like.x - theirs.means[z], like.z, directions=[6], permutations=0)
+    (spectrum,) = order_spectrum(like.x - theirs.means[z], like.z, directions=[6])
     assert (spectrum.z_scores[1:].abs() < 3.5).all()
-    (of_data,) = order_spectrum(x - theirs.means[z], z, directions=[6], permutations=0)
+    (of_data,) = order_spectrum(x - theirs.means[z], z, directions=[6])
     assert of_data.z_scores[1] > 10  # negative control
 
 

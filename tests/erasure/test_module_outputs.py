@@ -1,7 +1,6 @@
-"""Inputs and outputs of modules keep their type: the first tensor of tuples, mappings and dataclasses is replaced."""
+"""Inputs and outputs of modules keep their type: the first tensor of tuples, lists and mappings is replaced."""
 
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from erasure.module_outputs import first_tensor
 Pair = namedtuple("Pair", ["states", "cache"])
 
 
-@dataclass(frozen=True)
-class Output:
-    states: Tensor
-    cache: str
-    again: tuple[Any, ...] = ()
-
-
 KINDS = {
     "tensor": lambda states: states,
     "tuple": lambda states: (states, "cache"),
@@ -28,7 +20,6 @@ KINDS = {
     "named tuple": lambda states: Pair(states, "cache"),
     "dictionary": lambda states: {"states": states, "cache": "cache"},
     "ordered dictionary": lambda states: OrderedDict(states=states, cache="cache"),
-    "dataclass": lambda states: Output(states, "cache", (states, None)),
 }
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from erasure import (
     fit_layers,
     order_spectrum,
 )
-from tests.processes import PROCESSES
 
 
 def random_data(seed: int, n: int = 60, d: int = 5, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -185,40 +183,6 @@ def test_pooled_moments_have_all_but_the_class_covariances(tmp_path) -> None:
         merged.merge(expected)
 
 
-def reduced(rank: int, place: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
-    x, z = random_data(4)
-    mine = slice(0, 25) if rank == 0 else slice(25, 60)
-    for pooled in (False, True):
-        ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce().save(f"{place}/{rank}-{pooled}")
-    sizes = {"class": 3, "size": 1} if rank == 0 else {"size": 1, "class": 3}
-    concepts = {"class": z[mine], "size": x[mine].norm(dim=1)}
-    ConceptMoments(5, sizes).update(x[mine], concepts).all_reduce().save(f"{place}/{rank}-concepts")
-    for other in (ConceptMoments(5, {f"rank {rank}": 1}), ClassMoments(5, 3 + rank)):
-        with pytest.raises(ValueError, match="cannot be added to those of another process, which differ"):
-            other.all_reduce()
-    dist.destroy_process_group()
-
-
-def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
-    ranks = [PROCESSES.Process(target=reduced, args=(rank, str(tmp_path))) for rank in (0, 1)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join()
-    assert [rank.exitcode for rank in ranks] == [0, 0]
-    for file in ("0-False", "1-False", "0-True", "1-True"):
-        equal(ClassMoments.load(tmp_path / file), ClassMoments.fit(*random_data(4)))
-    x, z = random_data(4)
-    for rank, order in enumerate((["class", "size"], ["size", "class"])):  # in which each process passed its concepts
-        moments, concepts = ConceptMoments.load(tmp_path / f"{rank}-concepts"), {"class": z, "size": x.norm(dim=1)}
-        expected = ConceptMoments.fit(x, {name: concepts[name] for name in order})
-        assert [*moments.concepts] == order
-        torch.testing.assert_close(moments.cross, expected.cross)
-        torch.testing.assert_close(moments.total, expected.total)
-        torch.testing.assert_close(moments.concept_covariance, expected.concept_covariance)
-
-
 @pytest.mark.parametrize("pooled", [False, True])
 def test_moments_far_from_zero_are_those_near_zero(pooled: bool) -> None:
     """In whatever parts they come; these numbers are exact in float64 at both places."""
@@ -281,12 +245,16 @@ def test_a_class_without_examples_has_a_mean_of_zero(pooled: bool) -> None:
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_moments_saved_while_batches_wait_go_on_as_they_would_have(pooled: bool, tmp_path) -> None:
+def test_moments_stored_while_batches_wait_go_on_as_they_would_have(pooled: bool) -> None:
     x, z = random_data(7)
     moments = ClassMoments(5, 3, pooled=pooled).update(x[:30], z[:30])
-    moments.save(tmp_path / "moments")
-    resumed = ClassMoments.load(tmp_path / "moments").update(x[30:], z[30:])
+    state = moments.state_dict()
+    resumed = ClassMoments(5, 3, pooled=pooled).load_state_dict(state).update(x[30:], z[30:])
     moments.update(x[30:], z[30:])
     assert resumed.sizes == moments.sizes
     for name, tensor in moments.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], tensor), name
+    with pytest.raises(ValueError, match=r"3 classes in 5 dimensions.*: scatters is missing, expected finite torch.f"):
+        resumed.load_state_dict({name: tensor for name, tensor in state.items() if name != "scatters"})
+    with pytest.raises(ValueError, match=r"4 classes in 5 .*: sizes is torch.int64 \[3\], expected finite"):
+        ClassMoments(5, 4, pooled=pooled).load_state_dict(state)

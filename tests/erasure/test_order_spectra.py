@@ -51,44 +51,30 @@ def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
 def test_a_planted_order_is_found_and_no_lower_one(order: int) -> None:
     result = spectrum(*signs(2000, order, 5))
     assert result.z_scores[order - 1] > 10
-    assert result.p_values[order - 1] == pytest.approx(1 / 21)
     assert (result.shares[: order - 1].abs() < 3 * result.errors[: order - 1]).all()
 
 
-def test_p_values_of_equal_gaussian_classes_are_uniform() -> None:
-    kstest = pytest.importorskip("scipy.stats").kstest
-    p_values = []
-    for seed in range(200):
-        z = torch.arange(60) % 2
-        p_values.append(spectrum(normal(60, 3, seed=seed), z, permutations=49, seed=seed).p_values)
-    for p, values in enumerate(torch.stack(p_values, 1), start=1):
-        assert kstest((values - 0.01).numpy(), "uniform").pvalue > 0.01, p
-
-
-def test_permutations_and_the_sample_of_many_examples_follow_the_seed() -> None:
+def test_the_sample_of_many_examples_follows_the_seed() -> None:
     x, z = normal(60, 3), torch.arange(60) % 2
-    first, again, other = (spectrum(x, z, permutations=200, most=40, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (spectrum(x, z, most=40, seed=seed) for seed in (0, 0, 1))
     assert first.n == 40
-    assert torch.equal(first.p_values, again.p_values)
-    assert not torch.equal(first.p_values, other.p_values)
+    assert torch.equal(first.shares, again.shares)
     assert not torch.equal(first.shares, other.shares)
 
 
 NULLS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {  # classes that do not differ
     "two classes": lambda seed: (normal(60, 3, seed=seed), torch.arange(60) % 2),
-    "ten classes": lambda seed: (normal(200, 10, seed=seed), torch.arange(200) % 10),
     "unequal classes": lambda seed: (normal(150, 5, seed=seed), (torch.arange(150) % 10 - 5).clamp(min=0)),
     "heavy tails": lambda seed: (
         normal(150, 5, seed=seed) / (0.3 + normal(150, 1, seed=1000 + seed).abs()), torch.arange(150) % 3
     ),
-    "not white": lambda seed: (3 * normal(100, 4, seed=seed).square(), torch.arange(100) % 4),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("design", NULLS)
 def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> None:
     """One draw in forty, if shares were normal; the jackknife's errors are exceeded twice by one in a thousand."""
-    spectra = [spectrum(*NULLS[design](seed), permutations=0) for seed in range(200)]
+    spectra = [spectrum(*NULLS[design](seed)) for seed in range(200)]
     z_scores = torch.stack([s.z_scores for s in spectra])
     assert (z_scores.std(0) - 1).abs().max() < 0.2
     assert (z_scores > 2).double().mean() > 0.015
@@ -105,7 +91,7 @@ def test_an_order_that_is_not_detected_need_not_be_absent(d: int, least: float, 
         exponential = torch.empty(300, 11).exponential_(generator=torch.Generator().manual_seed(seed))
         skewed = (exponential.sum(1) - 11) / 11**0.5  # skew 2 / sqrt(11)
         x[:, 0] = torch.where(z == 0, skewed, x[:, 0])
-        return bool(spectrum(x, z, orders=3, permutations=0).z_scores[2] <= 2)
+        return bool(spectrum(x, z, orders=3).z_scores[2] <= 2)
 
     assert least < sum(map(missed, range(200))) / 200 < most
 
@@ -114,10 +100,10 @@ def test_an_order_that_is_not_detected_need_not_be_absent(d: int, least: float, 
 def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
     x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
     options = {"reference": normal(50, 2, seed=1), "orders": 3}
-    result = spectrum(x, z, **options, permutations=0)
+    result = spectrum(x, z, **options)
     draw = torch.Generator().manual_seed(0)
     orders = (torch.randperm(12, generator=draw) for _ in range(500))
-    shares = torch.stack([spectrum(x, z[order], **options, permutations=0).shares for order in orders])
+    shares = torch.stack([spectrum(x, z[order], **options).shares for order in orders])
     # whose energies move a little with the labels
     torch.testing.assert_close(shares.std(0), result.shares / result.z_scores, rtol=0.1, atol=0)
 
@@ -131,10 +117,10 @@ def test_z_scores_are_zero_where_all_permutations_have_the_same_share() -> None:
 
 def test_coordinates_order_and_tiles_do_not_matter() -> None:
     x, z = signs(600, 3, 4)  # more than a tile
-    expected = spectrum(x, z, permutations=2).shares
+    expected = spectrum(x, z).shares
     rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
     shuffle = torch.randperm(600, generator=torch.Generator().manual_seed(4))
-    for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
+    for other in (spectrum(x @ rotation + 5, z), spectrum(x[shuffle], z[shuffle])):
         assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -158,9 +144,9 @@ def test_erasers_leave_on_the_digits_what_they_do_not_promise_to_erase(digits: t
 
 def test_the_reference_whitens() -> None:
     x, z = signs(300, 3, 4)
-    scaled = order_spectrum(x * 3 + 1, z, reference=x * 3 + 1, directions=[4], permutations=2)
-    other = order_spectrum(x, z, reference=2 * x, directions=[4], permutations=2)
-    assert torch.allclose(scaled[0].shares, spectrum(x, z, permutations=2).shares, rtol=1e-9)
+    scaled = order_spectrum(x * 3 + 1, z, reference=x * 3 + 1, directions=[4])
+    other = order_spectrum(x, z, reference=2 * x, directions=[4])
+    assert torch.allclose(scaled[0].shares, spectrum(x, z).shares, rtol=1e-9)
     assert not torch.allclose(other[0].shares, scaled[0].shares, rtol=0.1)
 
 
@@ -172,7 +158,7 @@ def test_the_reference_whitens() -> None:
         (torch.ones(6, 2), torch.arange(6) % 2, {}, "all examples are alike"),
         (normal(6, 2), torch.arange(6) % 2, {"orders": 0}, "orders=0"),
         (normal(6, 2), torch.arange(6) % 2, {"orders": 2.5}, "orders=2.5: give a whole number"),
-        (normal(6, 2), torch.arange(6) % 2, {"most": -1}, "most=-1: must be at least 1, 1, 0 and 1"),
+        (normal(6, 2), torch.arange(6) % 2, {"most": -1}, "most=-1: must be at least 1"),
         (normal(6, 2), torch.arange(6) % 2, {"most": 0}, "most=0: must be"),
         (normal(6, 2), torch.arange(6) % 2, {"directions": 3}, r"directions=3: give a list of numbers, \[3\]"),
         (normal(6, 2), torch.arange(6) % 2, {"directions": [2.0]}, "directions=2.0: give a whole number"),
@@ -189,23 +175,20 @@ def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[
 
 def test_tokens_arrays_and_one_hot_labels_are_the_same_sample() -> None:
     x, z = signs(300, 3, 4)
-    expected = spectrum(x, z, permutations=2)
+    expected = spectrum(x, z)
     tokens, labels = x.view(60, 5, 4), z.view(60, 5)
     one_hot = torch.nn.functional.one_hot(z)
     for sample in ((tokens, labels), (tokens.numpy(), labels.numpy()), (x.numpy(), z.tolist()), (x, one_hot)):
-        (ours,) = order_spectrum(*sample, directions=[4], permutations=2, reference=sample[0])
+        (ours,) = order_spectrum(*sample, directions=[4], reference=sample[0])
         assert ours.n == 300
         assert torch.equal(ours.shares, expected.shares)
 
 
 def test_the_error_is_the_jackknifes_to_the_digit() -> None:
     x, z = signs(24, 3, 3)
-    shares = [
-        spectrum(x[rest], z[rest], reference=x, permutations=0).shares
-        for rest in (torch.arange(24) != i for i in range(24))
-    ]
+    shares = [spectrum(x[rest], z[rest], reference=x).shares for rest in (torch.arange(24) != i for i in range(24))]
     variance = 23 / 24 * (torch.stack(shares) - torch.stack(shares).mean(0)).square().sum(0)
-    torch.testing.assert_close(spectrum(x, z, permutations=0).errors, variance.sqrt(), rtol=1e-9, atol=0)
+    torch.testing.assert_close(spectrum(x, z).errors, variance.sqrt(), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("d", [60, 1100])  # beyond 1,024 directions are found by subspace iteration
@@ -213,7 +196,7 @@ def test_the_variance_held_is_a_share_of_that_of_all_directions(d: int) -> None:
     x, z = normal(300, d) * torch.logspace(1, -1, d), torch.arange(300) % 2
     values = torch.linalg.svdvals(x - x.mean(0)).square()
     for r in (2, 5):
-        (result,) = order_spectrum(x, z, directions=[r], permutations=0)
+        (result,) = order_spectrum(x, z, directions=[r])
         assert result.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
 
 
@@ -230,7 +213,7 @@ def test_examples_far_from_zero_have_the_orders_of_examples_near_it(far: float |
     x, z = signs(300, 3, 4)
     if isinstance(far, Tensor):
         x[:, 3] *= 1000
-    expected, found = spectrum(x, z, permutations=0), spectrum(x + far, z, permutations=0)
+    expected, found = spectrum(x, z), spectrum(x + far, z)
     assert found.directions == expected.directions == 4
     torch.testing.assert_close(found.shares, expected.shares, rtol=0, atol=1e-6)
     certificate = certify(x + far, x + far, z)
@@ -239,34 +222,15 @@ def test_examples_far_from_zero_have_the_orders_of_examples_near_it(far: float |
     assert certificate.order_shares == pytest.approx(expected.shares.tolist(), abs=1e-6)
 
 
-def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:
-    x = torch.cat([normal(300, 1), 3e-6 * normal(300, 1, seed=1), 1e-6 * normal(300, 1, seed=2)], 1)
-    (result,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1, permutations=0)
-    assert (result.directions, len(result.shares)) == (1, 1)
-    (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3], permutations=0)
-    assert wider.directions == 3
-
-
 def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile() -> None:
     x, z = normal(530, 3), torch.arange(530) % 3  # two tiles
-    shuffled = [z.flip(0), z.roll(5)]
-    for sums, kernel in zip(kernel_sums(x, z, shuffled, 4), hermite_kernels(x, x, 4), strict=True):
+    for sums, kernel in zip(kernel_sums(x, z, 4), hermite_kernels(x, x, 4), strict=True):
         kernel = kernel.clone()
         torch.testing.assert_close(sums.diagonal, kernel.diagonal(), rtol=1e-10, atol=1e-10)
         kernel.fill_diagonal_(0)
         hot = torch.nn.functional.one_hot(z).double()
         torch.testing.assert_close(sums.rows, kernel @ hot, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(sums.squares, kernel.square().sum(), rtol=1e-10, atol=1e-10)
-        for class_sums, labels in zip(sums.shuffled, shuffled, strict=True):
-            expected = torch.stack([kernel[labels == j][:, labels == j].sum() for j in range(3)])
-            torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_no_permutation_is_unlikely_where_all_have_the_same_share() -> None:
-    x, z = normal(20, 50), torch.arange(20) % 2  # all 19 directions: order one is the same for all labels
-    result = spectrum(x, z, directions=[100], permutations=20)
-    assert float(result.p_values[0]) == 1
-    assert float(result.z_scores[0]) == pytest.approx(0, abs=1e-4)
 
 
 def test_spectra_come_in_the_order_of_their_directions_one_for_each() -> None:
@@ -276,5 +240,5 @@ def test_spectra_come_in_the_order_of_their_directions_one_for_each() -> None:
     assert [one.directions for one in several] == [3, 1, 4, 3]
     for one, r in zip(several, (3, 1, 4, 3), strict=True):
         alone = spectrum(x, z, directions=[r], orders=2)
-        for name in ("shares", "errors", "z_scores", "p_values", "gaps"):
+        for name in ("shares", "errors", "z_scores", "gaps"):
             torch.testing.assert_close(getattr(one, name), getattr(alone, name), rtol=0, atol=0)

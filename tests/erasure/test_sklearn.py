@@ -32,7 +32,10 @@ X, Y = IRIS
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("eraser", "classes"), [("leace", None), ("alf_qleace", True), ("random", True)])
 def test_scikit_learns_own_checks(eraser: str, classes: bool | None) -> None:  # which have classes as floats
-    checks = check_estimator(ConceptEraser(eraser, classes=classes), on_skip=None, on_fail=None)
+    refused = {"check_transformer_data_not_an_array": "only tensors, arrays, frames and lists are labels"}
+    checks = check_estimator(
+        ConceptEraser(eraser, classes=classes), on_skip=None, on_fail=None, expected_failed_checks=refused
+    )
     assert len(checks) > 30
     failed = [f"{check['check_name']}: {check['exception']}" for check in checks if check["status"] == "failed"]
     assert failed == []
@@ -62,21 +65,15 @@ def test_a_linear_model_behind_it_stays_at_chance() -> None:
     assert abs(scores[1] - chance) < 0.02
 
 
-def test_options_are_parameters() -> None:
-    transformer = ConceptEraser("random", num_directions=2, seed=3)
-    assert transformer.get_params() == {"eraser": "random", "classes": None, "num_directions": 2, "seed": 3}
+def test_options_are_a_parameter() -> None:
+    transformer = ConceptEraser("random", options={"num_directions": 2, "seed": 3})
     copies: Any = clone([transformer.fit(X, Y), ConceptEraser(LeaceEraser)])
     assert copies[0].get_params() == transformer.get_params()
-    assert copies[1].get_params() == {"eraser": LeaceEraser, "classes": None}
+    assert copies[1].get_params() == {"eraser": LeaceEraser, "classes": None, "options": None}
     assert vars(transformer.eraser_)["left"].shape == (4, 2)
     pipeline = make_pipeline(ConceptEraser("random"), LogisticRegression(max_iter=1000))
-    search = GridSearchCV(pipeline, {"concepteraser__num_directions": [0, 4]}, cv=3).fit(X, Y)
-    assert search.best_params_ == {"concepteraser__num_directions": 0}
-    with pytest.raises(
-        ValueError, match="target is no parameter of ConceptEraser.*: it has classes, eraser, num_directions"
-    ):
-        transformer.set_params(target=0.5)
-    assert transformer.set_params(eraser="alf_qleace", target=0.5).target == 0.5  # pyright: ignore[reportAttributeAccessIssue]
+    grid = {"concepteraser__options": [{"num_directions": 0}, {"num_directions": 4}]}
+    assert GridSearchCV(pipeline, grid, cv=3).fit(X, Y).best_params_["concepteraser__options"] == {"num_directions": 0}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +97,7 @@ AGES = np.random.default_rng(1).integers(20, 60, 150).astype(float)
 
 def test_floats_are_real_numbers_whole_or_not() -> None:
     fractional = AGES + np.r_[0.5, np.zeros(149)]
-    for ages in (AGES, fractional, AGES[:, None], pd.Series(AGES, dtype="Float64"), pd.DataFrame({"age": AGES})):
+    for ages in (AGES, fractional, AGES[:, None], pd.DataFrame({"age": AGES})):
         transformer = ConceptEraser().fit(X, ages)
         assert transformer.eraser_.removed == 1  # pyright: ignore[reportAttributeAccessIssue]
         assert not hasattr(transformer, "classes_")
@@ -123,15 +120,11 @@ def test_an_option_says_what_are_classes() -> None:
 FRAME_OF_CONCEPTS = {"age": AGES, "species": np.array(["setosa", "versicolor", "virginica"])[Y], "flag": Y > 1}
 
 
-@pytest.mark.parametrize("kind", ["pandas", "categories", "polars", "objects", "mapping"])
+@pytest.mark.parametrize("kind", ["pandas", "categories"])
 def test_columns_of_a_frame_are_concepts_by_their_own_types(kind: str) -> None:
-    polars = pytest.importorskip("polars")
     frame: Any = {
         "pandas": pd.DataFrame,
         "categories": lambda columns: pd.DataFrame(columns).astype({"species": "category"}),
-        "polars": polars.DataFrame,
-        "objects": lambda columns: pd.DataFrame(columns).to_numpy(),
-        "mapping": dict,
     }[kind](FRAME_OF_CONCEPTS)
     x = np.c_[X, np.random.default_rng(2).normal(size=(150, 3))]
     transformer = ConceptEraser().fit(x, frame)
@@ -144,13 +137,13 @@ def test_columns_of_a_frame_are_concepts_by_their_own_types(kind: str) -> None:
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (pd.Series(Y.astype(str)).where(Y > 0), r"y has no value for 50 of 150 examples \((nan|None) at 0\): drop"),
-        (pd.Series(Y.astype(str)).astype("category").where(Y > 0), "y has no value for 50 of 150 examples"),
-        (pd.DataFrame({"sex": pd.Series(Y.astype(str)).where(Y > 0), "age": AGES}), "sex has no value for 50 of 150"),
+        (pd.Series(Y.astype(str)).where(Y > 0), "y holds (nan|None): pass only numbers, or only strings"),
+        (pd.Series(Y.astype(str)).astype("category").where(Y > 0), "y holds nan: pass only numbers"),
+        (pd.DataFrame({"sex": pd.Series(Y.astype(str)).where(Y > 0), "age": AGES}), "sex holds (nan|None): pass only"),
         (np.where(Y > 0, AGES, np.nan), "Input y contains NaN"),
         (np.where(Y > 0, AGES, np.inf), "Input y contains infinity"),
-        (np.ma.masked_equal(Y, 1), "y has 50 masked values"),
-        ({"a": Y, "b": AGES[:5]}, "inconsistent numbers of samples"),
+        (np.ma.masked_equal(Y, 1), "y is a numpy.ma.*MaskedArray: pass"),
+        ({"a": Y}, "y is a builtins.dict: pass"),
     ],
 )
 def test_concepts_that_are_more_than_their_numbers_are_refused(y: Any, message: str) -> None:
@@ -162,14 +155,13 @@ def test_concepts_that_are_more_than_their_numbers_are_refused(y: Any, message: 
 def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     fitted = ConceptEraser().fit(X, Y)
+    pyarrow = pytest.importorskip("pyarrow")
     for x, message in (
-        (np.ma.masked_less(X, 2), "X has .* masked values"),
-        (
-            frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)),
-            "X holds values of type datetime64.*, which are not numb",
-        ),
-        (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category, .*: pass one column for"),
-        (torch.tensor(X).to_sparse(), "X is a sparse matrix"),
+        (np.ma.masked_less(X, 2), "X is a numpy.ma.*MaskedArray: pass"),
+        (frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)), "X holds Timestamp.*: pass only numbers"),
+        (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category: convert"),
+        (pyarrow.table({name: frame[name] for name in frame}), "X is a pyarrow.*Table: pass"),
+        (torch.tensor(X).to_sparse(), "X is a Tensor, sparse"),
     ):
         for call in (lambda x=x: ConceptEraser().fit(x, Y), lambda x=x: fitted.transform(x)):
             with pytest.raises(ValueError, match=message):
@@ -206,22 +198,13 @@ def test_the_concept_may_differ_from_the_target_of_the_pipeline() -> None:
     assert LinearRegression().fit(erased, concept).score(erased, concept) <= 1e-12
 
 
-def test_data_frames_give_data_frames() -> None:
+def test_data_frames_give_what_set_output_says() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"], index=np.arange(150)[::-1])
-    erased = ConceptEraser().fit(frame, Y).transform(frame)
-    assert isinstance(erased, pd.DataFrame)
+    assert isinstance(ConceptEraser().fit(frame, Y).transform(frame), np.ndarray)
+    erased: Any = ConceptEraser().set_output(transform="pandas").fit(frame, Y).transform(frame)
     assert erased.columns.equals(frame.columns)
     assert erased.index.equals(frame.index)
     np.testing.assert_allclose(erased, LeaceEraser.fit(X, Y)(X), atol=1e-12)
-    polars = pytest.importorskip("polars")
-    like = polars.DataFrame(X, schema=["a", "b", "c", "d"])
-    both = ConceptEraser().fit(like, Y).transform(like)
-    assert isinstance(both, polars.DataFrame)
-    assert both.columns == like.columns
-    np.testing.assert_allclose(both.to_numpy(), erased, atol=1e-12)
-    assert isinstance(ConceptEraser().set_output(transform="pandas").fit(like, Y).transform(like), pd.DataFrame)
-    assert isinstance(ConceptEraser().set_output(transform="polars").fit(frame, Y).transform(frame), polars.DataFrame)
-    assert isinstance(ConceptEraser().set_output(transform="pandas").fit(X, Y).transform(X), pd.DataFrame)
     with pytest.raises(ValueError, match="feature names should match"):
         ConceptEraser().fit(frame, Y).transform(frame[["b", "a", "c", "d"]])
 
@@ -233,8 +216,8 @@ def test_data_frames_give_data_frames() -> None:
         (ConceptEraser(erasure.QleaceEraser), X, Y, "choose one of .* that needs no labels"),
         (ConceptEraser("leice"), X, Y, r"eraser='leice': choose one of .*leace.*, or a class derived from"),
         (ConceptEraser(Eraser.load), X, Y, "choose one of"),  # pyright: ignore[reportArgumentType]
-        (ConceptEraser(shrinkage=True), X, Y, "shrinkage is not an option of leace: it has rank_tolerance"),
-        (ConceptEraser("control", seed=1), X, Y, "seed is not an option of control: it has none"),
+        (ConceptEraser(options={"shrinkage": True}), X, Y, "shrinkage is not an option of LeaceEraser: it has rank_t"),
+        (ConceptEraser("control", options={"seed": 1}), X, Y, "seed is not an option of IdentityEraser: it has none"),
         (ConceptEraser(), X, None, "requires y to be passed"),
         (ConceptEraser(), X, np.zeros(150, int), "y has only one class, 0: pass a concept that varies"),
         (ConceptEraser(), X, np.zeros(150), "z is the same for all examples: there is nothing to erase"),

@@ -161,9 +161,9 @@ def test_a_module_is_linearised_in_evaluation_mode_with_its_statistics() -> None
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": pd.DataFrame(X), "held_out": pd.DataFrame(X[:9])[[4, 3, 2, 1, 0]]}, "columns of x in another order"),
+        ({"x": pd.DataFrame(X), "held_out": pd.DataFrame(X[:9])[[4, 3, 2, 1, 0]]}, "other columns than x"),
         ({"x": pd.DataFrame(X), "y": pd.Series(TWO)[::-1]}, "same row labels in another order"),
-        ({"held_out": pd.DataFrame(X[:9]).assign(**{"0": 1}).astype("category")}, "which are not numbers"),
+        ({"held_out": pd.DataFrame(X[:9]).assign(**{"0": 1}).astype("category")}, "values of type category"),
         ({"device": "meta"}, "device=meta: cannot compute here"),
         ({"training": {"steps": 3}}, "training={'steps': 3}: pass sample_info.settings.TrainingSettings"),
         ({"held_out": X[:, :3]}, "held_out has examples"),

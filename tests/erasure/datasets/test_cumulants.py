@@ -20,20 +20,20 @@ def planted(n: int = 5000, d: int = 30, **strengths: Any) -> Cumulants:
 @pytest.mark.parametrize(("order", "name"), [*enumerate(STRENGTHS, start=1)])
 def test_the_spectrum_finds_the_planted_order_and_nothing_below(order: int, name: str) -> None:
     train = planted(**{name: STRENGTHS[name]}).load().train
-    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[10], permutations=0)
+    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[10])
     assert spectrum.z_scores[order - 1] > 10
     assert (spectrum.z_scores[: order - 1].abs() < 4).all()
 
 
 def test_all_four_are_found_at_once() -> None:
     train = planted(**STRENGTHS).load().train
-    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[4], permutations=0)
+    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[4])
     assert (spectrum.z_scores > 10).all()
 
 
 def test_without_strengths_classes_are_alike() -> None:
     train = planted().load().train
-    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[10], permutations=0)
+    (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[10])
     assert (spectrum.z_scores.abs() < 4).all()
 
 

@@ -1,9 +1,7 @@
 """The gradient eraser (section 2.4): what its optimisation reaches on the digits, and the gradient it follows."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from erasure import ClassMoments, GradientEraser, GradientOrdersEraser, QleaceEr
 from erasure.certificate import Certificate, certify, out_of_range
 from erasure.dataset import LabelledImages
 from erasure.datasets.digits import Digits
-from erasure.erasers.gradient import contains, free, pull_back, values
+from erasure.erasers.gradient import free, pull_back, values
 from erasure.splits import splits
 from erasure.transport import barycenter
 
@@ -160,18 +158,6 @@ def test_loss_is_the_documented_one_and_its_gradient_is_autograds(few, weights: 
     torch.testing.assert_close(slope, moved.grad, rtol=1e-9, atol=1e-12)
 
 
-def test_the_default_iterations_come_further_than_500_from_the_images(digits_erasure: Erasure) -> None:
-    eraser, train = digits_erasure.eraser, digits_erasure.before["train"]
-    x, erased, z = train.images.flatten(1), digits_erasure.after["train"].flatten(1), train.labels
-    mean, covariance = eraser.mean.to(x), eraser.covariance.to(x)
-    patient = replace(eraser, max_iterations=500)
-    patient.range = eraser.range
-    for j in (1, 8):
-        loss = partial(eraser._loss, original=x[z == j], mean=mean, covariance=covariance)
-        least = loss(patient._minimise(loss, x[z == j], lambda *_: None))[0]
-        assert loss(erased[z == j])[0] < least
-
-
 @pytest.mark.parametrize(
     ("weights", "iterations"),  # one shows the start; it is only near where covariances are all that counts
     [((120.0, 12.0, 1.0), 1), ((120.0, 0.0, 1.0), 1), ((0.0, 120.0, 1.0), 50), ((0.0, 0.0, 1.0), 1)],
@@ -233,26 +219,6 @@ def test_another_range_is_kept_to(few) -> None:
     torch.testing.assert_close(erased, 4 * plain - 2, rtol=0, atol=1e-9)  # the loss is relative: so is the result
 
 
-def test_without_a_range_values_are_moved_as_little_as_the_loss_asks(few) -> None:
-    """Standard normal data was once squeezed into 0..1 without a word."""
-    z = few[1]
-    x = torch.randn(len(z), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + z[:, None] / 5
-    assert float(x.min()) < -2
-    assert float(x.max()) > 2
-    moved = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=100).fit_transform(x, z)
-    assert certify(x, moved, z, ClassMoments.fit(x, z)).edit_size < 0.3
-    assert float(moved.min()) < -1.5
-    assert float(moved.max()) > 1.5
-
-
-def test_a_range_moves_with_rescaled_values() -> None:
-    scale, shift = torch.tensor([2.0, 0.5, 3.0]), torch.tensor([1.0, 0.0, -1.0])
-    eraser = GradientEraser(weights=(1.0, 1.0, 1.0), low=-2.0, high=0.5)
-    eraser.rescale_range(scale.double(), shift.double())
-    assert eraser.range is not None
-    torch.testing.assert_close(eraser.range, torch.stack([-2 * scale + shift, 0.5 * scale + shift]).double())
-
-
 @pytest.mark.parametrize("z_scored", [False, True])
 def test_values_outside_a_given_range_are_refused_and_those_at_its_ends_are_not(few, z_scored: bool) -> None:
     x, z = few
@@ -312,40 +278,14 @@ def test_gradients_are_pulled_back_as_autograd_does() -> None:
     torch.testing.assert_close(pull_back(ENDS, weights.clone(), values(ENDS, u.detach())[1]), expected)
 
 
-def test_what_is_outside_by_more_than_rounding_is_told() -> None:
-    assert contains(ENDS, INSIDE)
-    assert contains(ENDS, HIGH[None] * (1 + 2e-16))
-    assert contains(ENDS, INSIDE[:0])
-    for outside in (LOW - 1e-6, HIGH + 1e-6):
-        assert not contains(ENDS, torch.cat([INSIDE, outside[None]]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1e-30, 3e-4, 1e30])
-@pytest.mark.parametrize("eraser", [GradientEraser, partial(GradientOrdersEraser, directions=3)])
-def test_examples_of_any_scale_are_erased_alike(
-    eraser: Callable[..., GradientEraser], scale: float, dtype: torch.dtype
+@pytest.mark.parametrize("eraser", [GradientEraser, GradientOrdersEraser])
+def test_examples_of_a_scale_that_the_search_cannot_take_are_refused(
+    eraser: type[GradientEraser], scale: float
 ) -> None:
-    z = torch.arange(60) % 2
-    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + z[:, None]
-    if dtype == torch.float16 and not 1e-5 < scale < 1e4:  # what float16 holds
-        scale = 1e-2
-    expected = eraser(max_iterations=20).fit_transform(x, z)
-    scaled = (x * scale).to(dtype)
-    erased = eraser(max_iterations=20).fit_transform(scaled, z)
-    assert erased.dtype == dtype
-    rounding = max(5e-3, 4 * torch.finfo(dtype).eps)
-    torch.testing.assert_close(erased.double() / scale, expected, rtol=0, atol=rounding * float(x.abs().max()))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_range_is_kept_at_any_scale(dtype: torch.dtype) -> None:
-    z = torch.arange(60) % 2
-    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * (1 - 0.3 * z[:, None])
-    expected = GradientEraser(low=0.0, high=1.0, max_iterations=20).fit_transform(x, z)
-    erased = GradientEraser(low=0.0, high=1e-8, max_iterations=20).fit_transform((x * 1e-8).to(dtype), z)
-    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1e-8 * (1 + 1e-7)
-    torch.testing.assert_close(erased.double() * 1e8, expected, rtol=0, atol=1e-3)
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"the standard deviation of x is \S+: multiply x by a number"):
+        eraser.fit(x * scale, torch.arange(60) % 2)
 
 
 @pytest.mark.parametrize("eraser", [GradientEraser, GradientOrdersEraser])

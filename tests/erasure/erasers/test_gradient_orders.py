@@ -38,7 +38,7 @@ def eraser_of(**options: Any) -> GradientOrdersEraser:
 
 def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
     """Return the spectrum of data whitened by itself."""
-    (spectrum,) = order_spectrum(x, z, directions=[directions], orders=orders, permutations=0)
+    (spectrum,) = order_spectrum(x, z, directions=[directions], orders=orders)
     return spectrum.gaps.tolist()
 
 

@@ -85,16 +85,6 @@ def test_class_moments_are_equal_however_ill_conditioned(condition: float, d: in
     assert covariance_gap < 1e-12  # asked for: 1e-10; seen: 5e-14
 
 
-def test_global_mean_is_kept_under_class_imbalance() -> None:
-    x, z = mixture(3, 6, counts=[400, 40, 8])
-    x += 5
-    erased = QleaceEraser.fit(x, z)(x, z)
-    torch.testing.assert_close(erased.mean(0), x.mean(0), rtol=0, atol=1e-13)
-    assert gaps(erased, z, x)[1] < 1e-12
-    unweighted = torch.stack([x[z == j].mean(0) for j in range(3)]).mean(0)
-    assert (unweighted - x.mean(0)).norm() > 0.1  # what the mean of class means would have moved it to
-
-
 @pytest.mark.parametrize(("k", "counts"), [(2, [30, 90]), (5, None), (3, [200, 30, 40])])
 @pytest.mark.parametrize("condition", [10.0, 1e4])
 def test_the_edit_is_the_smallest_possible(k: int, counts: list[int] | None, condition: float) -> None:
@@ -144,20 +134,6 @@ def test_the_edit_is_what_moving_means_and_transporting_covariances_costs_and_ot
         assert edit_size(x, erased) > least + 1e-4
 
 
-def test_two_classes_meet_halfway_along_the_geodesic() -> None:
-    x, z = mixture(2, 6, condition=1e3, counts=[30, 70])
-    moments = ClassMoments.fit(x, z)
-    erased = QleaceEraser.from_moments(moments, tolerance=1e-14)(x, z)
-    first, second = moments.covariances
-    half = root(first)
-    inverse = torch.linalg.inv(half)
-    transport = inverse @ root(half @ second @ half) @ inverse
-    mix = 0.3 * torch.eye(6, dtype=torch.float64) + 0.7 * transport
-    for j in range(2):
-        covariance = erased[z == j].T.cov(correction=0)
-        torch.testing.assert_close(covariance, mix @ first @ mix.T, rtol=0, atol=1e-7)  # the root of the excess
-
-
 def test_maps_are_symmetric_and_positive_where_classes_are_of_full_rank() -> None:
     x, z = mixture(4, 10)
     maps = QleaceEraser.fit(x, z, tolerance=1e-14).maps
@@ -178,14 +154,6 @@ def test_fewer_examples_than_pixels(n: int) -> None:
     assert covariance_gap < 1e-12
     assert torch.linalg.matrix_rank(erased - erased.mean(0)) == n - 1  # no less than the smallest class allows
     assert edit_size(x, erased) < 1  # less than setting all to the mean
-
-
-@pytest.mark.parametrize("n", [200, 1000])
-def test_small_parts_of_the_digits_are_erased_with_the_default_tolerance(digits, n: int) -> None:
-    x, z = (part[:n] for part in digits)  # class ranks differ: 18 to 20 of 64 at 200 images, 46 to 53 at 1,000
-    erased = QleaceEraser.fit(x, z)(x, z)
-    assert gaps(erased, z, x)[0] < 1e-13
-    assert gaps(erased, z, x)[1] < 1e-10
 
 
 def test_constant_pixels_stay_constant_in_all_classes() -> None:
