@@ -4,10 +4,10 @@ import argparse
 import contextlib
 import functools
 import gc
-import io
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -38,12 +38,14 @@ from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
-from harness.sweep_files import Sweep, keep_text, kept_text, sources_of_tables, writable
+from harness.sweep_files import Sweep
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment, Prepare
 
 log = logging.getLogger(__name__)
+
+TABLES = "table.md"  # file of a command's tables
 
 # Hydra's flags, as arguments of argparse: https://hydra.cc/docs/advanced/hydra-command-line-flags/
 _SWITCH, _TEXT = {"action": "store_true"}, dict[str, str]()
@@ -83,8 +85,8 @@ class Command:
         prepare: loads an experiment's data, and returns it with the function that computes the result. It imports
             its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
-        summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
-            directory for files.
+        summarise: prints tables of finished runs, and writes them to table.md, with figures; takes the runs
+            (`harness.results.read.StoredRun`) and the directory for files.
         axes: W&B metric patterns and the metric that is their x axis.
         sweep: the sweep that is carried out, set by the sweeper; None for a single run.
         exit_code: of a single run; 0 with --cfg, --info and the like.
@@ -160,14 +162,20 @@ class Command:
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = experiment.carry_out(self.prepare, self.axes, sweep.directory.name if sweep else None, wait=wait)
+        directory = experiment.run.directory
+        if (finished := experiment.finished()) is not None:
+            result = finished
+        else:
+            group = sweep.directory.name if sweep else None
+            result = experiment.carry_out(self.prepare, self.axes, group, wait=wait)
         if result is None:
-            log.info("another process computes %s: passed over", experiment.run.directory.name)
+            log.info("another process computes %s: passed over", directory.name)
             return
         with contextlib.nullcontext() if sweep is None else contextlib.suppress(OSError):  # the run has finished
             print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if sweep is None:
-            directory = experiment.run.directory
+        if sweep is None and finished and (directory / TABLES).exists():
+            _name_tables(directory)
+        elif sweep is None:
             self.exit_code = _summarise(self, {directory: result}, directory)
 
 
@@ -285,37 +293,25 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 
 
 def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -> int:
-    """Print tables and write tables and figures, or print what was kept of an earlier time; return the exit code.
+    """Print tables of results by their run directories, write tables and figures, and return the exit code."""
+    from harness.results.read import StoredRun  # imports pandas, which a finished run does not need
 
-    Where `directory` is read-only, e.g. another user's, tables and figures go to a temporary folder.
-
-    Args:
-        command: the command of the runs.
-        results: finished results by their run directories.
-        directory: folder for tables and figures.
-    """
-    sources = sources_of_tables(command.name, [*results])
-    if (earlier := kept_text(directory, [*results], sources)) is not None:
-        print(printable(earlier, lines=True), end="")
-        print("tables and figure are as they were: delete one to make all of them again")
-        return 0
-    from harness.results.read import StoredRun  # imports pandas, which stored tables do not need
-
-    runs, printed = [StoredRun.finished(result, run) for run, result in results.items()], io.StringIO()
     try:
-        directory = writable(directory)
-        try:
-            with contextlib.redirect_stdout(printed):
-                command.summarise(runs, directory)
-        finally:
-            print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        keep_text(directory, [*results], sources, printed.getvalue())
+        command.summarise([StoredRun.finished(result, run) for run, result in results.items()], directory)
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:
-        _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
+        _complain(f"results are saved, but not all tables and figures are written: {explain(error, command.name)}")
         return FAILED
     return 0
+
+
+def _name_tables(directory: Path) -> None:
+    """Print where the tables and figures of a run are that had finished before."""
+    for path in sorted([*directory.glob("*.md"), *directory.glob("*.png")]):
+        print(printable(f"{'tables' if path.suffix == '.md' else 'figure'}: {path}"))
+    runs = shlex.quote(str(directory.parent))
+    print(printable(f"as of when the run ended; python -m scripts.report {runs} compares it with all runs"))
 
 
 def _complain(line: str) -> None:

@@ -158,10 +158,17 @@ class Experiment(Generic[C_co]):
         """Return the same experiment with nothing erased."""
         return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
+    def finished(self) -> Result | None:
+        """Return the result if the run has finished before; delete the files that a killed process left of it."""
+        if (result := self.run.result) is not None:
+            log.info("%s has finished before: nothing to compute", self.run.id)
+            self.run.tidy()
+        return result
+
     def carry_out(
         self, prepare: Prepare, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
-        """Return the result: read it if the run has finished, else start or continue the run.
+        """Start or continue the run, and return its result.
 
         Args:
             prepare: function that loads the data; see `harness.command.Command`.
@@ -170,10 +177,6 @@ class Experiment(Generic[C_co]):
             wait: whether to wait while another process computes the run; if false, None is returned in that case.
         """
         run = self.run
-        if (result := run.result) is not None:
-            log.info("%s has finished before: nothing to compute", run.id)
-            run.tidy()
-            return result
         make_folder("runs_dir", self.config.runs_dir)
         require_plain_folder(run.directory)
         make_folder("cache_dir", self.config.cache_dir)

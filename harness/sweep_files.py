@@ -1,27 +1,19 @@
-"""The files of a sweep: its command line, its runs, the errors of failed runs, and the printed tables."""
+"""The files of a sweep: its command line, its runs, and the errors of failed runs."""
 
-import contextlib
-import errno
 import hashlib
 import json
 import re
 import shlex
-import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conf.command_process import BAD_CONFIG, FAILED
-from conf.commands import config_of
-from conf.groups import CONF, folders
-from conf.terminal import printable
-from harness.run_ids import controls_of
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # options that do not identify a sweep
-REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
-_SHOWN = (".md", ".csv", ".png", ".pdf", ".safetensors")  # files of tables and figures
+REQUEST, PLAN = "sweep.json", "plan.json"
 
 
 @dataclass(frozen=True)
@@ -129,89 +121,6 @@ class Sweep:
 
     def _error(self, run: str) -> Path:
         return self.directory / f"error-{run}.json"
-
-
-def sources_of_tables(command: str, runs: Sequence[Path]) -> str:
-    """Return a digest of what tables of finished runs are made from: results, controls, code and YAML files.
-
-    Take it before the tables are made: if a control finishes meanwhile, they are made again the next time.
-
-    Args:
-        command: command of the runs.
-        runs: directories of the runs.
-    """
-    files = [run / "result.json" for run in runs]
-    for folder in {run.parent for run in runs}:  # runs may be compared with controls beside them
-        files += folder.glob(f"{controls_of(command)}/result.json")
-    # packages with code of the tables: mdl's tables have columns of train's, and notes of erasers
-    packages = ("conf", "erasure", "harness", *config_of(command).sections())
-    files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
-    # display names, and presets, which name settings
-    files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
-    return _digest(files)
-
-
-def kept_text(directory: Path, runs: Sequence[Path], sources: str) -> str | None:
-    """Return the text printed with the tables and figures in a directory; None if any file has changed since.
-
-    Args:
-        directory: folder of the tables and figures.
-        runs: directories of the runs.
-        sources: `sources_of_tables` of now.
-    """
-    try:
-        kept = _read(directory / _TABLES, {"sources": str, "files": str, "printed": str})
-    except (OSError, ValueError):
-        return None
-    return kept["printed"] if (kept["sources"], kept["files"]) == (sources, _files(directory, runs)) else None
-
-
-def keep_text(directory: Path, runs: Sequence[Path], sources: str, printed: str) -> None:
-    """Store the text printed with tables and figures, for `kept_text`, in tables.json beside them."""
-    from erasure.store.checked_files import write_json
-
-    write_json(directory / _TABLES, {"sources": sources, "files": _files(directory, runs), "printed": printed})
-
-
-def _files(directory: Path, runs: Sequence[Path]) -> str:
-    """Return a digest of tables, figures and the runs' curves, scores and bits, from which figures are drawn."""
-    return _digest(path for folder in (directory, *runs) for path in folder.glob("*.*") if path.suffix in _SHOWN)
-
-
-def _digest(files: Iterable[Path]) -> str:
-    """Return a digest of the sizes and modification times of files."""
-    described = []
-    for path in sorted({*files}):
-        with contextlib.suppress(FileNotFoundError):  # another process has just deleted what its run stored meanwhile
-            status = path.lstat()
-            described.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(described).encode()).hexdigest()
-
-
-def writable(folder: Path) -> Path:
-    """Return a folder for tables and figures: this one or, where it is read-only, a temporary one.
-
-    Raises:
-        OSError: it cannot be written for another reason.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".", suffix=".tmp"):
-            return folder
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        return folder_instead(folder, error)
-
-
-def folder_instead(folder: Path, error: OSError) -> Path:
-    """Make a temporary folder for tables that cannot be written to `folder`; print and return its path.
-
-    Their runs may be complete, and belong to another user.
-    """
-    instead = Path(tempfile.mkdtemp(prefix="tables-")) / folder.name
-    instead.mkdir()
-    print(printable(f"{folder}: {error.strerror}; tables go to {instead}"), file=sys.stderr, flush=True)
-    return instead
 
 
 def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:

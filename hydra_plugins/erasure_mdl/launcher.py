@@ -86,7 +86,6 @@ class SweepLauncher(Launcher):
         if left:
             from harness.run_state import expected_time
 
-            make_folder("runs_dir", self.config.runs_dir)
             if line := expected_time([job.run for job in left]):
                 log.info(line)
             self._start(left)

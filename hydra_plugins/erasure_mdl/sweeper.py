@@ -9,9 +9,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, flag_override
 
+from conf.command_process import make_folder
 from conf.compose import product, typed_overrides
 from harness.command import Command
-from harness.sweep_files import Sweep, folder_instead, sweep_name
+from harness.sweep_files import Sweep, sweep_name
 
 
 class Product(Sweeper):
@@ -44,18 +45,16 @@ class Product(Sweeper):
 def _begin(config: DictConfig) -> Sweep:
     """Return the requested sweep; make its folder below hydra.sweep.dir, and set hydra.sweep.dir to it.
 
-    If the folder cannot be written, the sweep's files go to a temporary folder, since its runs may still be finished
-    runs of another user.
+    Raises:
+        ConfigError: runs_dir cannot be made.
+        OSError: the folder cannot be written.
     """
     command = config.hydra.job.config_name
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     words = [*parameters, *typed_overrides(config.hydra.overrides)]
+    make_folder("runs_dir", config.runs_dir)
     sweep = Sweep(Path(config.hydra.sweep.dir).expanduser() / sweep_name(command, words))
-    try:
-        sweep.save_request(command, words)
-    except OSError as error:
-        sweep = Sweep(folder_instead(sweep.directory, error))
-        sweep.save_request(command, words)
+    sweep.save_request(command, words)
     with flag_override(config.hydra, ["readonly", "struct"], False):
         config.hydra.sweep.dir = str(sweep.directory)
     return sweep

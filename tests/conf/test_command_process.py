@@ -68,7 +68,7 @@ def test_runs_have_finished_whoever_reads_of_it(command, monkeypatch, output) ->
         assert outcome.code == 1
         assert set(outcome.err.splitlines()) <= {
             "No space left on device",
-            "results are saved, but not all tables and figures are kept: No space left on device",
+            "results are saved, but not all tables and figures are written: No space left on device",
         }
     assert len(list(Path("runs").glob("*/result.json"))) == 2
     assert not list(Path("runs").rglob("error-*.json"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from erasure.store.checked_files import sealed, write_json
-from harness.sweep_files import Sweep, SweepJob, keep_text, kept_text, sources_of_tables, sweep_name
+from erasure.store.checked_files import write_json
+from harness.sweep_files import Sweep, SweepJob, sweep_name
 
 
 @pytest.mark.parametrize(
@@ -46,42 +46,6 @@ def test_other_values_than_those_of_a_sweep_are_not_believed(tmp_path: Path) -> 
     error, exit_code = sweep.error_of("a")
     assert exit_code == 1
     assert "error-a.json lacks" in error
-
-
-class _Finishing(type(Path())):  # type: ignore[misc]
-    """The directory of a run whose process deletes the files of its steps while somebody lists them."""
-
-    def glob(self, pattern: str, **options: Any) -> Any:
-        return [*super().glob(pattern, **options), self / "step-1295.safetensors"]
-
-
-def test_a_text_is_kept_until_a_file_of_its_tables_changes(tmp_path: Path) -> None:
-    run, control = (tmp_path / "runs" / f"mdl-digits-{eraser}-mlp-1-2" for eraser in ("leace", "control"))
-    for folder in (run, control, tmp_path / "tables"):
-        folder.mkdir(parents=True)
-    (run / "result.json").write_text("{}")
-
-    def kept() -> str | None:
-        return kept_text(tmp_path / "tables", [run], sources_of_tables("mdl", [run]))
-
-    def keep(sources: str) -> None:
-        keep_text(tmp_path / "tables", [_Finishing(run)], sources, "a table")
-        assert kept_text(tmp_path / "tables", [run], sources) == "a table"
-
-    assert kept() is None
-    keep(sources_of_tables("mdl", [run]))
-    before = sources_of_tables("mdl", [run])
-    for path in (run / "result.json", control / "result.json", run / "curves.csv", tmp_path / "tables" / "table.md"):
-        assert kept() == "a table"
-        path.write_text("{ }")
-        assert kept() is None, path
-        keep(sources_of_tables("mdl", [run]))
-    keep(before)  # the control finished while the tables were made
-    assert kept() is None
-    for content in ("", sealed({"printed": 1})):
-        keep(sources_of_tables("mdl", [run]))
-        (tmp_path / "tables" / "tables.json").write_text(content)
-        assert kept() is None
 
 
 @pytest.mark.parametrize("linked", ["sweeps", "sweeps/mdl-x", "sweeps/mdl-x/.submitit"])
