@@ -27,7 +27,6 @@ from erasure.store.lease import Lease
 from erasure.store.regular_files import regular
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
-from harness.run_ids import of_any_code
 
 log = logging.getLogger(__name__)
 
@@ -122,15 +121,6 @@ class Run:
             return read_result(self.directory / RESULT)
         except (FileNotFoundError, DamagedFileError):
             return None
-
-    def before_code_changed(self) -> Result | None:
-        """Return the latest result of a finished run that differs from this one only in its code."""
-        pattern = f"{of_any_code(self.id)}/{RESULT}"
-        with contextlib.suppress(OSError, ValueError):  # other runs that are unreadable must not stop this one
-            latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
-            runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
-            return next((result for run in runs if (result := run.result) is not None), None)
-        return None
 
     def start(self, config_yaml: str) -> None:
         """Write config.yaml and the state "running"; move an unusable result.json aside."""
