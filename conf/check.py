@@ -74,7 +74,7 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
         ConfigError: an unknown or missing key, or an invalid value; suggests the nearest key.
     """
     try:
-        checked: Any = _adapter(kind).validate_python(section)
+        checked: Any = adapter(kind).validate_python(section)
     except PydanticSchemaGenerationError as error:
         reason = str(error).partition(". ")[0]
         raise ConfigError(f"{prefix}*: {reason}: give options types that YAML has, e.g. int or list[str]") from None
@@ -130,7 +130,7 @@ def _section_of(types: tuple[tuple[str, Any], ...]) -> Any:
     return section
 
 
-_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds, and large sweeps reuse the same few
+adapter = functools.cache(TypeAdapter)  # making one takes milliseconds, and large sweeps reuse the same few
 
 
 def _types(kind: Any) -> Mapping[str, Any]:

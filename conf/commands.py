@@ -14,6 +14,7 @@ from conf.target_class import imported
 
 if TYPE_CHECKING:
     from conf.schema import Config
+    from harness.command import Command
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ COMMANDS = {  # in the order of reports
         "sample_info.settings.SampleInfoConfig", "sample_info.result.InformationResult", "sample_info.report.sections"
     ),
 }
+
+
+def command_named(name: str) -> "Command":
+    """Return the command `python -m NAME`."""
+    return imported(f"{name}.__main__.COMMAND")
 
 
 def config_of(command: str) -> "type[Config]":

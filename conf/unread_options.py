@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from conf import Options
+from conf import Options, flatten
 from conf.check import ConfigError, written
 from conf.groups import CONF, preset
 from conf.schema import Config
@@ -27,11 +27,11 @@ def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, A
     unread = {**_unread_by_parts(config), **unread}
     plain = config.plain
     for group in dict.fromkeys(key.partition(".")[0] for key in unread):
-        options = _flat(plain[group], group)
+        options = flatten(plain[group], group)
         ignored = {option: why for option in options if (why := _reason(option, unread))}
         differing = [
             [option for option in ignored if options[option] != _value(choice.get(option), option, auto or {})]
-            for choice in (_flat(one, group) for one in _own_choices(group, plain[group]))
+            for choice in (flatten(one, group) for one in _own_choices(group, plain[group]))
         ]
         if nearest := min(differing, key=len, default=[]):
             option = nearest[0]
@@ -61,14 +61,6 @@ def _own_choices(group: str, section: Options) -> list[Options]:
     """Return this project's choices of a group; for a dataset, eraser or model, only those of the same class."""
     own = [preset(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
     return [choice for choice in own if choice.get("_target_") == section.get("_target_")]
-
-
-def _flat(options: Options, prefix: str) -> Options:
-    """Return nested options by their full keys, e.g. {"train.published.backtrack": True}."""
-    flat: Options = {}
-    for key, value in options.items():
-        flat |= _flat(value, f"{prefix}.{key}") if isinstance(value, dict) else {f"{prefix}.{key}": value}
-    return flat
 
 
 def _reason(option: str, unread: Mapping[str, str]) -> str | None:

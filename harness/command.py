@@ -274,11 +274,12 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
         print(f"to look at it: {sweep.status_command}")
         return 0
     from harness.result import read_result
+    from harness.run_directory import RESULT
 
     finished, failed = {}, []
     for job in sweep.jobs:
         try:
-            finished[job.run] = read_result(job.run / "result.json")
+            finished[job.run] = read_result(job.run / RESULT)
         except FileNotFoundError:
             failed.append((job, *sweep.error_of(job.run.name)))
         except ValueError as error:

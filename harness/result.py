@@ -4,16 +4,16 @@ Keys are stable. Keys added later have the default None, because older runs lack
 """
 
 import errno
-import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from conf import Options
+from conf.check import adapter
 from conf.commands import result_type
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
@@ -24,7 +24,6 @@ from harness.run_ids import command_of, require_run_id
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
-_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +176,7 @@ def parsed(kind: type[T], values: Any) -> T:
         ValueError: keys are missing or wrong; names all missing keys, or the first wrong one.
     """
     try:
-        return _adapter(kind).validate_python(values)
+        return adapter(kind).validate_python(values)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         missing = [".".join(map(str, one["loc"])) for one in errors if one["type"] == "missing"]

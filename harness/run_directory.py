@@ -293,7 +293,7 @@ def seconds_noted(path: Path) -> float:
 
 def _records_no_values(name: str) -> bool:
     """Return whether a file of this name holds no computed values."""
-    return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
+    return name in (CONFIG, STATE, "log.txt", "wandb") or name.startswith(LOCK)
 
 
 def leftover(name: str) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from conf.commands import COMMANDS
 from harness.command import Command
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
-from scripts.commands import COMMANDS
 
 HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",

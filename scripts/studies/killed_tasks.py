@@ -101,9 +101,9 @@ class KilledTasks:
 
     def _run(self, task: Sequence[str]) -> None:
         """Run `python -m TASK`, and write its finished steps into the diary."""
+        from conf.commands import command_named
         from harness.command import main
         from harness.run_directory import Run
-        from scripts.commands import COMMANDS
 
         step, finish = Run.step, Run.finish
 
@@ -124,7 +124,7 @@ class KilledTasks:
             os.dup2(log, stream)
         often = () if task[0] == "sample_info" else _TRAINED
         sys.argv = [*task, *often, "logger.mode=disabled", f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        main(replace(COMMANDS[task[0]], summarise=lambda *_: None))  # no tables and figures
+        main(replace(command_named(task[0]), summarise=lambda *_: None))  # no tables and figures
 
 
 class Entry(NamedTuple):
