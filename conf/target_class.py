@@ -59,7 +59,8 @@ class Target(Generic[T]):
             if is_model:
                 resolved = imported(MODEL_CLASS)(resolved)
         except Exception as error:  # the user's module may raise anything
-            reason = " ".join(str(error).split()) + _hidden(error)
+            hint = "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
+            reason = " ".join(str(error).split()) + hint
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(resolved, type) and issubclass(resolved, self.kind)):
             networks = ", a torch.nn.Module or a function that makes one" if is_model else ""
@@ -121,15 +122,6 @@ class Target(Generic[T]):
 def target_of(kind: str, section: Options) -> Target[Any]:
     """Return the target of a section, by its kind: "dataset", "eraser" or "model"."""
     return Target(section, imported(TARGETS[kind]))
-
-
-def _hidden(error: Exception) -> str:
-    """Return a hint if a module was not found or is hidden by a package of this project, else an empty string."""
-    package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
-    folder = Path(__file__).parents[1] / package
-    if package and folder.is_dir():
-        return f"; {package} is {folder}: a package of yours needs another name"
-    return "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
 
 
 @functools.cache
