@@ -14,7 +14,6 @@ from conf.target_class import imported
 
 if TYPE_CHECKING:
     from conf.schema import Config
-    from harness.command import Command
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ COMMANDS = {  # in the order of reports
 }
 
 
-def command_named(name: str) -> "Command":
-    """Return the command `python -m NAME`."""
+def command_named(name: str) -> Any:
+    """Return the `harness.command.Command` of `python -m NAME`."""
     return imported(f"{name}.__main__.COMMAND")
 
 

@@ -79,15 +79,12 @@ class SweepLauncher(Launcher):
         setup_globals()
         self.require_options()
         jobs = planned(self.command, self.hydra_context, job_overrides)
-        self.sweep.plan(jobs)
+        make_folder("runs_dir", self.config.runs_dir)
+        self.sweep.begin(jobs)
         left = [job for job in jobs if not has_finished(job)]
         if len(left) < len(jobs):
             log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
         if left:
-            from harness.run_state import expected_time
-
-            if line := expected_time([job.run for job in left]):
-                log.info(line)
             self._start(left)
         return []  # results are on disk
 

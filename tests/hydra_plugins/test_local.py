@@ -19,7 +19,6 @@ import submitit
 import torch
 
 from harness.run_directory import LOCK
-from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 from tests.hydra_plugins.conftest import LOCAL, TINY
@@ -195,8 +194,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(command,
     assert re.search(r"failed: .* train\.lr=1e\+38 .*: the loss is not finite", log)
     assert "bits per label" in log
     assert max(log.count(f"#{number} has ended") for number in range(3)) == 1
-    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
-    assert [Sweep(sweep).failed(job.run.name) for job in Sweep(sweep).planned()] == [True, False, False]
+    assert len([*tmp_path.glob("runs/sweeps/*/error-*.json")]) == 1
 
     caplog.set_level(logging.INFO)
     again = command(MDL, *LOCAL, *TINY, *SAVED, *options, "train.lr=0.005", *where(tmp_path))

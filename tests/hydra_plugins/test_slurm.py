@@ -11,7 +11,7 @@ import pytest
 from harness.run_directory import LOCK
 from hydra_plugins.erasure_mdl.slurm import requeue_on_signals
 from mdl.__main__ import COMMAND as MDL
-from tests.hydra_plugins.conftest import SLURM, TINY, planned_runs
+from tests.hydra_plugins.conftest import SLURM, TINY, run_of
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -151,7 +151,7 @@ def test_where_scontrol_fails_arrays_are_of_slurms_default_size(command, cluster
 
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, cluster) -> None:
     scripts = cluster(command)
-    (run,) = planned_runs()
+    run = run_of("device=cpu", *TINY)
     with run.claim():
         outcome = command(MDL, *SLURM, *TINY)
     assert outcome.code == 1
