@@ -27,7 +27,6 @@ from conf.command_process import (
     FAILED,
     exit_code,
     let_threads_sleep,
-    require_current_folder,
     require_streams,
 )
 from conf.commands import config_of
@@ -140,26 +139,27 @@ class Command:
         if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
         experiment = self._experiment(config)
-        if sweep is not None and (now := experiment.run.directory.name) != planned:
+        if sweep is not None and (now := experiment.run.id) != planned:
             raise ConfigError(
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        directory = experiment.run.directory
-        if (finished := experiment.finished()) is not None:
-            result = finished
+        run = experiment.run
+        result = finished = run.finished()
+        if result is not None:
+            log.info("%s has finished before: nothing to compute", run.id)
         else:
             group = sweep.directory.name if sweep else None
             result = experiment.carry_out(self.prepare, self.axes, group, wait=wait)
         if result is None:
-            log.info("another process computes %s: passed over", directory.name)
+            log.info("another process computes %s: passed over", run.id)
             return
         with contextlib.nullcontext() if sweep is None else contextlib.suppress(OSError):  # the run has finished
             print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if sweep is None and finished and (directory / TABLES).exists():
-            _name_tables(directory)
+        if sweep is None and finished and (run.directory / TABLES).exists():
+            _name_tables(run.directory)
         elif sweep is None:
-            self.exit_code = _summarise(self, {directory: result}, directory)
+            self.exit_code = _summarise(self, {run.directory: result}, run.directory)
 
 
 def main(command: Command) -> None:
@@ -168,7 +168,6 @@ def main(command: Command) -> None:
     Exit codes: 0 if all runs finished, 1 if a run failed or tables cannot be written, 2 if a configuration cannot be
     run, 130 if interrupted.
     """
-    require_current_folder()
     require_streams()
     let_threads_sleep()
     gc.disable()  # during imports, as scanning imported objects takes a tenth of the start-up time

@@ -158,13 +158,6 @@ class Experiment(Generic[C_co]):
         """Return the same experiment with nothing erased."""
         return replace(self, config=replace(self.config, eraser=preset("eraser", "control")))
 
-    def finished(self) -> Result | None:
-        """Return the result if the run has finished before; delete the files that a killed process left of it."""
-        if (result := self.run.result) is not None:
-            log.info("%s has finished before: nothing to compute", self.run.id)
-            self.run.tidy()
-        return result
-
     def carry_out(
         self, prepare: Prepare, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
