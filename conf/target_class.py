@@ -169,12 +169,6 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     resolved = target.resolve()
     if inspect.isabstract(resolved):
         raise ConfigError(f"{target.path}: has no {min(resolved.__abstractmethods__)}: every {kind} defines it")
-    for parameter in inspect.signature(target.schema).parameters.values():
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name in section:
-            name = parameter.name
-            raise ConfigError(
-                f"{target.path}: option {name} must be keyword-only: write it after *, e.g. *, {name}: int"
-            )
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
     options = {**keyword_only(target.schema), **nested}
     for name in resolved.optional if kind == "model" else ():
