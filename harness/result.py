@@ -196,8 +196,6 @@ def result_of(values: Options) -> Result:
         ValueError: a field is missing, wrong, beyond `harness.limits` or contradicts others; the message is one line.
     """
     require_plain(values)
-    if "verb" in values:
-        raise ValueError("is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it for reports")
     command = str(values.get("command"))
     require_config(values.get("config"), command)
     result = parsed(result_type(command), values)
