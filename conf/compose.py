@@ -54,17 +54,9 @@ def typed_overrides(overrides: Any) -> list[str]:
 
 def override_value(value: Any) -> str:
     """Return a value in the syntax of Hydra's command line, with quotes only where Hydra needs them."""
-    if isinstance(value, str):
-        return value if _is_read_as(value) else _quoted(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_entry, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_entry(entry)}' for key, entry in value.items())}}}"
-    return json.dumps(value)  # null, true, numbers
-
-
-def _entry(value: Any) -> str:
-    return _quoted(value) if isinstance(value, str) else override_value(value)
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)  # null, true, numbers, lists
+    return value if _is_read_as(value) else QuotedString(value.replace("${", "\\${"), Quote.double).with_quotes()
 
 
 def _is_read_as(text: str) -> bool:
@@ -73,10 +65,6 @@ def _is_read_as(text: str) -> bool:
         return "${" not in text and OverridesParser.create().parse_override(f"key={text}").value() == text
     except HydraException:
         return False
-
-
-def _quoted(text: str) -> str:
-    return QuotedString(text.replace("${", "\\${"), Quote.double).with_quotes()
 
 
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin
 
 from conf import Options
-from conf.check import ConfigError, check, keyword_only, section_of, written
+from conf.check import ConfigError, check, keyword_only, section_of
 
 # imported by name on first use: they import `conf` themselves, and --help and key errors need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
@@ -163,8 +163,6 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     for required in ("name", "_target_"):
         if section.get(required) is None:
             raise ConfigError(f"{key}.{required} is missing: every {kind} names itself and its class")
-        if not isinstance(value := section[required], str) or (required == "name" and not value.strip()):
-            raise ConfigError(f"{key}.{required}={written(value)}: must be a text, and not empty")
     target = target_of(kind, section)
     resolved = target.resolve()
     if inspect.isabstract(resolved):

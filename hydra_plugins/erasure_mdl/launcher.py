@@ -19,7 +19,7 @@ from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
-from conf.groups import CONF, choices
+from conf.groups import CONF
 from conf.terminal import show_log
 from harness.command import Command
 from harness.sweep_files import Sweep, SweepJob
@@ -125,12 +125,7 @@ class InProcess(SweepLauncher):
     """Launcher that carries out jobs one after the other in this process."""
 
     def require_options(self) -> None:
-        for key, value in self.options.items():
-            others = ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher") if name != "in_process")
-            raise ConfigError(
-                f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
-                f"name the launcher that has it, on the command line: {others}"
-            )
+        check("hydra.launcher.", self.options, section_of({}))
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         make_folder("cache_dir", self.config.cache_dir)

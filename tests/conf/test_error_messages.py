@@ -78,7 +78,10 @@ CASES = {
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
     "no folder": (["runs_dir="], "runs_dir=: names no folder: choose one, runs_dir=FOLDER"),
-    "no name": (["dataset.name="], "dataset.name=: must be a text, and not empty"),
+    "no name": (
+        ["dataset.name="],
+        "the configuration config.dataset.name is '', not a name of 1 to 200 ",
+    ),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: cannot be read"),
     "launcher without -m": (
         ["hydra/launcher=local"],
