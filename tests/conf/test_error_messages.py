@@ -58,22 +58,8 @@ CASES = {
         "dataset mnist is not in /nowhere: fetch it with "
         "python -m scripts.prepare_dataset dataset=mnist dataset.root=/nowhere",
     ),
-    "no such folder": (
-        ["dataset=image_folder", "dataset.root=/nowhere"],
-        "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",
-    ),
-    "chunks that do not fit": (
-        ["mdl.num_chunks=500"],
-        "mdl.num_chunks=500 chunks of at least mdl.min_chunk=27 examples need 13,500 training examples",
-    ),
     "no such device": (["device=cuda:77"], "device=cuda:77: this machine has"),
-    "no such class": (["model._target_=models.mlp.NoMLP"], "_target_=models.mlp.NoMLP: cannot be imported"),
-    "not a model": (
-        ["model=linear", "model._target_=erasure.LeaceEraser"],
-        "_target_=erasure.LeaceEraser: must be a subclass of models.classifier.Model",
-    ),
     "mistyped flag": (["--config-dri=x"], "mdl: error: unrecognized arguments: --config-dri=x"),
-    "flag without its value": (["-cd", "-c=job"], "mdl: error: argument --config-dir/-cd: expected one argument"),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
@@ -94,12 +80,10 @@ CASES = {
     "true as a number": (["model.width=true"], "model.width=true: must be a number"),
     "infinite": (["train.weight_decay=inf"], "train.weight_decay=inf: must be a finite number"),
     "no integer of JSON's": (["train.max_epochs=9007199254740993"], "train.max_epochs=9007199254740993: must be betw"),
-    "huge seed": (["seeds=[99999999999999999999]"], "seeds[0]=99999999999999999999: must be between -2^53 and 2^53"),
     "number as a folder": (
         ["runs_dir=2026"],
         "runs_dir=2026: must be a text: put it in two kinds of quotes, \"runs_dir='",
     ),
-    "null as a list": (["seeds=null"], "seeds=null: must be a list\n"),
     "nothing for the architecture": (
         ["train=published", "model=linear"],
         "train.lr=published: the paper's code has none for model=linear: choose from convnextv2, lenet, lenet_pub",
@@ -108,17 +92,12 @@ CASES = {
         ["train.lr=${train.rate}"],
         "train.lr: Interpolation key 'train.rate' not found",
     ),
-    "everything held out": (
-        ["dataset.test_fraction=0.999999"],
-        "dataset.test_fraction=0.999999: digits has no official test split; of its 1,797 examples at least 1",
-    ),
     "same run twice": (
         ["-m", "seeds=[0],[0]"],
         "seeds=[0] logger.mode=disabled: is the same run as seeds=[0] logger.mode=disabled: name one",
     ),
     "device without data": (["device=meta"], "device=meta: computes nothing here; choose auto, cpu, cuda or cuda:N"),
     "sweep of nothing": (["-m", "hydra.sweeper.params=5"], "hydra.sweeper.params=5: Hydra cannot use this value"),
-    "null as a choice": (["eraser=null"], "Config group override must be a string or a list"),
     "help on no choice": (["--help", "model=nope"], "unknown model=nope: choose from cnn, "),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],

@@ -107,27 +107,6 @@ def test_one_device_for_several_processes_is_refused(command, executor: Executor
     assert executor.devices == []
 
 
-def test_a_signal_to_the_launching_process_ends_the_others(command, executor: Executor, monkeypatch) -> None:
-    processes: list[subprocess.Popen] = []
-    pending = [signal.SIGTERM]
-
-    def submit(*_: object) -> SimpleNamespace:
-        process = subprocess.Popen(["sleep", "60"])
-        processes.append(process)
-
-        def done() -> bool:
-            while pending:
-                signal.raise_signal(pending.pop())
-            return process.poll() is not None
-
-        return SimpleNamespace(done=done, job_id=str(process.pid))
-
-    monkeypatch.setattr(executor, "submit", submit)
-    outcome = command(MDL, *LOCAL, "device=cpu", "train.lr=0.1,0.2", *TINY)
-    assert outcome.code == 128 + signal.SIGTERM
-    assert [process.wait(10) for process in processes] == [-signal.SIGTERM] * 2
-
-
 @contextlib.contextmanager
 def launched(tmp_path: Path, *overrides: str) -> Iterator[subprocess.Popen]:
     """A sweep in two processes, of trainings that save themselves often; what is left of it ends with the block."""
