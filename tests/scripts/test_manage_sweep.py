@@ -100,7 +100,7 @@ def test_options_of_hydra_that_do_not_exist_are_refused(word: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("overrides", "count"),
     [
-        (["eraser=control,leace", "model.width=8,16", "train=quick", "seeds=[0],[1,2]"], 8),
+        (["eraser=leace", "model.width=8,16", "train=quick", "seeds=[0],[1,2]"], 4),
         (["+experiment=digits_all", "eraser=leace", "seeds=[0]"], 4),
         (["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"], 2),
     ],
