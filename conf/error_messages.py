@@ -45,6 +45,8 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(missing[1], command, overrides)
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)) and error.full_key:  # in a sweep
         return _no_such_key(error.full_key, command, overrides)
+    if "Config group override must be" in text:  # null or a number
+        return f"{' '.join(overrides)}: a group takes the name of one of its choices (see --help)"
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, overrides)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:

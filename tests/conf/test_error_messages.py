@@ -98,6 +98,10 @@ CASES = {
     ),
     "device without data": (["device=meta"], "device=meta: computes nothing here; choose auto, cpu, cuda or cuda:N"),
     "sweep of nothing": (["-m", "hydra.sweeper.params=5"], "hydra.sweeper.params=5: Hydra cannot use this value"),
+    "null as a choice": (
+        ["eraser=null"],
+        "eraser=null logger.mode=disabled: a group takes the name of one of ",
+    ),
     "help on no choice": (["--help", "model=nope"], "unknown model=nope: choose from cnn, "),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
