@@ -214,17 +214,13 @@ def read_result(path: Path) -> Result:
         DamagedFileError: the file was not written by the run of this directory, in this version; says why.
         ValueError: the file cannot be opened.
     """
-    try:
-        path.lstat()
-    except PermissionError:
-        pass  # said below
-    except OSError as error:  # also where runs_dir is a file, or its name too long
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:  # runs_dir is a file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; {remedy}") from error
     except ValueError as error:
