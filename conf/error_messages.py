@@ -47,6 +47,9 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         return _no_such_key(error.full_key, command, overrides)
     if "Config group override must be" in text:  # null or a number
         return f"{' '.join(overrides)}: a group takes the name of one of its choices (see --help)"
+    if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
+        key, group = replaced.groups()
+        return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, overrides)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
