@@ -22,6 +22,7 @@ AtLeast1 = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary without other keys
+HIDDEN = ("name", "_target_")  # keys of a choice that users do not set on the command line
 T = TypeVar("T")
 
 LARGEST_WHOLE = 2**53  # float64, and so JSON, represents every integer up to this one
@@ -74,7 +75,7 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
         ConfigError: an unknown or missing key, or an invalid value; suggests the nearest key.
     """
     try:
-        checked: Any = _adapter(kind).validate_python(section)
+        checked: Any = adapter(kind).validate_python(section)
     except PydanticSchemaGenerationError as error:
         reason = str(error).partition(". ")[0]
         raise ConfigError(f"{prefix}*: {reason}: give options types that YAML has, e.g. int or list[str]") from None
@@ -130,7 +131,7 @@ def _section_of(types: tuple[tuple[str, Any], ...]) -> Any:
     return section
 
 
-_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds, and large sweeps reuse the same few
+adapter = functools.cache(TypeAdapter)  # making one takes milliseconds, and large sweeps reuse the same few
 
 
 def _types(kind: Any) -> Mapping[str, Any]:
@@ -147,7 +148,7 @@ def _one_line(prefix: str, errors: Sequence[ErrorDetails], types: Mapping[str, A
         prefix, types = f"{prefix}{loc.pop(0)}.", keyword_only(kind)
     key, *within = loc
     if error["type"] in _UNKNOWN:
-        names = [name for name in types if name not in ("name", "_target_")]
+        names = [name for name in types if name not in HIDDEN]
         return unknown_key(str(key), names, what=f"key {prefix}")
     kind = types[str(key)]
     if error["type"] == "missing" and not within:
@@ -184,19 +185,14 @@ def written(value: object) -> str:
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
-_SYNONYMS = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # of choices
-
-
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
     """Return a line that names an unknown key, the nearest known key, and all known keys.
 
     Case, blanks and hyphens are ignored: "ALF-QLEACE" matches "alf_qleace".
     """
     by_normalised = {_normalised(name): name for name in known}
-    normalised = _normalised(key)
-    nearest = [_SYNONYMS[normalised]] if _SYNONYMS.get(normalised) in known else []
-    nearest += [by_normalised[name] for name in difflib.get_close_matches(normalised, by_normalised, n=1, cutoff=0.6)]
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    nearest = difflib.get_close_matches(_normalised(key), by_normalised, n=1)
+    hint = f"did you mean {by_normalised[nearest[0]]}? " if nearest else ""
     return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
 
 

@@ -17,15 +17,6 @@ FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _INTERRUPTED = "interrupted: launch the same command again to continue"
 
 
-def require_current_folder() -> None:
-    """End the process with one line if the current folder was deleted: torch cannot be imported there."""
-    try:
-        os.getcwd()  # noqa: PTH109
-    except FileNotFoundError:
-        print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
-        sys.exit(BAD_CONFIG)
-
-
 def require_streams() -> None:
     """Write to nowhere what is printed to a stream that was closed, as `>&-` does.
 

@@ -40,6 +40,11 @@ COMMANDS = {  # in the order of reports
 }
 
 
+def command_named(name: str) -> Any:
+    """Return the `harness.command.Command` of `python -m NAME`."""
+    return imported(f"{name}.__main__.COMMAND")
+
+
 def config_of(command: str) -> "type[Config]":
     """Return the class of a command's configuration, e.g. `mdl.settings.MdlConfig` for "mdl"."""
     return imported(COMMANDS[command].config)

@@ -2,27 +2,23 @@
 
 import contextlib
 import copy
-import inspect
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import hydra
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
 from hydra.errors import HydraException
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
-from conf.check import ConfigError, keyword_only
-from conf.groups import CONF, chosen, file_of, keys, search_path
+from conf.check import ConfigError
+from conf.groups import CONF, search_path
 from conf.schema import C, plain, validate
-from conf.target_class import TARGETS, target_of
 
 # Hydra 1.3 behaves like 1.1 without this argument; 1.4 has only one behaviour, and warns about the argument
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
@@ -46,42 +42,7 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
     in_job = GlobalHydra.instance().is_initialized()
     with contextlib.nullcontext() if in_job else initialize_config_dir(str(CONF), **VERSION_BASE):
-        return compose(command, [*search_path(), *with_left_out_options(command, overrides)])
-
-
-def with_left_out_options(command: str, overrides: Sequence[str]) -> list[str]:
-    """Return overrides with ++ before options that a user's YAML file leaves out, as Hydra needs ++ for new keys."""
-    selected = chosen(command, overrides)
-
-    def is_left_out(override: str) -> bool:
-        group, _, option = override.partition("=")[0].partition(".")
-        with contextlib.suppress(ConfigError):  # a class that cannot be imported: refused later
-            return group in TARGETS and any(option in left_out_options(group, choice) for choice in selected[group])
-        return False
-
-    return [f"++{override}" if is_left_out(override) else override for override in overrides]
-
-
-def left_out_options(group: str, choice: str) -> dict[str, Any]:
-    """Return the options of the class named in a user's YAML file that the file does not list.
-
-    Returns:
-        Defaults by option; "???" for options that must be set.
-
-    Raises:
-        ConfigError: the class cannot be imported, or has an option without a type.
-    """
-    if file_of(group, choice).is_relative_to(CONF):
-        return {}  # our files list all options
-    try:
-        listed = keys(group, choice)
-        target = target_of(group, listed)
-    except (yaml.YAMLError, OmegaConfBaseException, OSError, KeyError, AssertionError):
-        return {}  # a missing file, or one without a class, is refused later
-    optional = getattr(target.resolve(), "optional", ())
-    arguments = inspect.signature(target.schema).parameters
-    options = [option for option in keyword_only(target.schema) if option not in listed]
-    return {option: arguments[option].default if option in optional else MISSING for option in options}
+        return compose(command, [*search_path(), *overrides])
 
 
 def typed_overrides(overrides: Any) -> list[str]:
@@ -93,17 +54,9 @@ def typed_overrides(overrides: Any) -> list[str]:
 
 def override_value(value: Any) -> str:
     """Return a value in the syntax of Hydra's command line, with quotes only where Hydra needs them."""
-    if isinstance(value, str):
-        return value if _is_read_as(value) else _quoted(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_entry, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_entry(entry)}' for key, entry in value.items())}}}"
-    return json.dumps(value)  # null, true, numbers
-
-
-def _entry(value: Any) -> str:
-    return _quoted(value) if isinstance(value, str) else override_value(value)
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)  # null, true, numbers, lists
+    return value if _is_read_as(value) else QuotedString(value.replace("${", "\\${"), Quote.double).with_quotes()
 
 
 def _is_read_as(text: str) -> bool:
@@ -112,10 +65,6 @@ def _is_read_as(text: str) -> bool:
         return "${" not in text and OverridesParser.create().parse_override(f"key={text}").value() == text
     except HydraException:
         return False
-
-
-def _quoted(text: str) -> str:
-    return QuotedString(text.replace("${", "\\${"), Quote.double).with_quotes()
 
 
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
@@ -127,7 +76,6 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.error_messages.explain`.
     """
-    overrides = with_left_out_options(command, overrides)
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))

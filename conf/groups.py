@@ -61,6 +61,11 @@ def file_of(group: str, choice: str) -> Path:
     return next(files, CONF / group / f"{choice}.yaml")
 
 
+def is_ours(group: str, choice: str) -> bool:
+    """Return whether a choice is this project's, not the user's."""
+    return file_of(group, choice).is_relative_to(CONF)
+
+
 def groups() -> list[str]:
     """Return the groups from which a run is composed, and the group of experiments."""
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and choices(path.name))

@@ -5,12 +5,10 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from conf.check import ConfigError, unknown_key
-from conf.compose import left_out_options, override_value
-from conf.groups import CONF, choices, chosen, file_of, keys, without_config_dir
-from conf.target_class import TARGETS
+from conf.check import HIDDEN, ConfigError, unknown_key
+from conf.groups import CONF, choices, chosen, file_of, without_config_dir
 
-_HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that users do not set on the command line
+_HIDDEN = {"defaults", "hydra", *HIDDEN}  # keys that users do not set on the command line
 _WIDTH, _COMMENTS = 118, 38  # line length, and the column of comments
 _EXPERIMENTS, _LAUNCHER = "experiments", "hydra/launcher"
 
@@ -68,17 +66,7 @@ def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
 
 
 def _option_lines(group: str, choice: str) -> list[str]:
-    lines = _options(group, choice) + (_left_out_lines(group, choice) if group in TARGETS else [])
-    return [_aligned(f"  {group.replace('/', '.')}.{line}") for line in lines]
-
-
-def _left_out_lines(group: str, choice: str) -> list[str]:
-    """Return lines `key: default  # of CLASS` for options of a user's class that its YAML file does not list."""
-    try:
-        left_out = left_out_options(group, choice)
-    except ConfigError as error:
-        return [f"*: unknown, as {error}"]
-    return [f"{key}: {override_value(left_out[key])} # of {keys(group, choice)['_target_']}" for key in left_out]
+    return [_aligned(f"  {group.replace('/', '.')}.{line}") for line in _options(group, choice)]
 
 
 def _aligned(line: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin
 
 from conf import Options
-from conf.check import ConfigError, check, keyword_only, section_of, written
+from conf.check import ConfigError, check, keyword_only, section_of
 
 # imported by name on first use: they import `conf` themselves, and --help and key errors need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
@@ -59,7 +59,8 @@ class Target(Generic[T]):
             if is_model:
                 resolved = imported(MODEL_CLASS)(resolved)
         except Exception as error:  # the user's module may raise anything
-            reason = " ".join(str(error).split()) + _hidden(error)
+            hint = "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
+            reason = " ".join(str(error).split()) + hint
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(resolved, type) and issubclass(resolved, self.kind)):
             networks = ", a torch.nn.Module or a function that makes one" if is_model else ""
@@ -123,15 +124,6 @@ def target_of(kind: str, section: Options) -> Target[Any]:
     return Target(section, imported(TARGETS[kind]))
 
 
-def _hidden(error: Exception) -> str:
-    """Return a hint if a module was not found or is hidden by a package of this project, else an empty string."""
-    package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
-    folder = Path(__file__).parents[1] / package
-    if package and folder.is_dir():
-        return f"; {package} is {folder}: a package of yours needs another name"
-    return "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
-
-
 @functools.cache
 def _may_be_imported(module: str) -> bool:
     """Return whether a possibly untrusted configuration may import a module, without importing it.
@@ -171,18 +163,10 @@ def check_target(key: str, section: Options, kind: str) -> Options:
     for required in ("name", "_target_"):
         if section.get(required) is None:
             raise ConfigError(f"{key}.{required} is missing: every {kind} names itself and its class")
-        if not isinstance(value := section[required], str) or (required == "name" and not value.strip()):
-            raise ConfigError(f"{key}.{required}={written(value)}: must be a text, and not empty")
     target = target_of(kind, section)
     resolved = target.resolve()
     if inspect.isabstract(resolved):
         raise ConfigError(f"{target.path}: has no {min(resolved.__abstractmethods__)}: every {kind} defines it")
-    for parameter in inspect.signature(target.schema).parameters.values():
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name in section:
-            name = parameter.name
-            raise ConfigError(
-                f"{target.path}: option {name} must be keyword-only: write it after *, e.g. *, {name}: int"
-            )
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
     options = {**keyword_only(target.schema), **nested}
     for name in resolved.optional if kind == "model" else ():

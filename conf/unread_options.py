@@ -1,16 +1,15 @@
 """Refusal of options that nothing in a run reads, as its id would contain options without effect."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from conf import Options
+from conf import Options, flatten
 from conf.check import ConfigError, written
 from conf.groups import CONF, preset
 from conf.schema import Config
 from conf.target_class import TARGETS, target_of
 
 
-def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, Any] | None = None) -> None:
+def require_read(config: Config, unread: Mapping[str, str]) -> None:
     """Refuse options that nothing reads, unless their values are those of one of this project's choices of the group.
 
     Such a choice is accepted as a whole: `train=quick model=kernel` gives the same result as `model=kernel`.
@@ -19,7 +18,6 @@ def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, A
         config: configuration of the run.
         unread: clauses made by `no_effect`, by option or group of options ("train.lr", "mdl.replay"). Options that
             datasets, erasers and models declare unread are added.
-        auto: values of options for which "auto" stands, by option.
 
     Raises:
         ConfigError: an option has no effect; the message names it.
@@ -27,11 +25,11 @@ def require_read(config: Config, unread: Mapping[str, str], auto: Mapping[str, A
     unread = {**_unread_by_parts(config), **unread}
     plain = config.plain
     for group in dict.fromkeys(key.partition(".")[0] for key in unread):
-        options = _flat(plain[group], group)
+        options = flatten(plain[group], group)
         ignored = {option: why for option in options if (why := _reason(option, unread))}
         differing = [
-            [option for option in ignored if options[option] != _value(choice.get(option), option, auto or {})]
-            for choice in (_flat(one, group) for one in _own_choices(group, plain[group]))
+            [option for option in ignored if options[option] != choice.get(option)]
+            for choice in (flatten(one, group) for one in _own_choices(group, plain[group]))
         ]
         if nearest := min(differing, key=len, default=[]):
             option = nearest[0]
@@ -63,17 +61,5 @@ def _own_choices(group: str, section: Options) -> list[Options]:
     return [choice for choice in own if choice.get("_target_") == section.get("_target_")]
 
 
-def _flat(options: Options, prefix: str) -> Options:
-    """Return nested options by their full keys, e.g. {"train.published.backtrack": True}."""
-    flat: Options = {}
-    for key, value in options.items():
-        flat |= _flat(value, f"{prefix}.{key}") if isinstance(value, dict) else {f"{prefix}.{key}": value}
-    return flat
-
-
 def _reason(option: str, unread: Mapping[str, str]) -> str | None:
     return next((why for key, why in unread.items() if f"{option}.".startswith(f"{key}.")), None)
-
-
-def _value(value: Any, option: str, auto: Mapping[str, Any]) -> Any:
-    return auto.get(option, value) if value == "auto" else value

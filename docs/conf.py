@@ -83,8 +83,8 @@ class CommandHelp(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
+        from conf.commands import command_named
         from conf.help import help_text
-        from scripts.commands import command_named
 
         name, _, *topic = self.content[0].removeprefix("python -m ").split()
         text = help_text(name, command_named(name).purpose, topic)

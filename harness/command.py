@@ -1,72 +1,56 @@
 """A command and its main program, which composes and checks a configuration, runs or sweeps, and summarises."""
 
-import argparse
 import contextlib
 import functools
 import gc
-import io
+import itertools
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from conf.check import ConfigError, unknown_key
+from conf.check import ConfigError
 from conf.command_process import (
     BAD_CONFIG,
     FAILED,
     exit_code,
     let_threads_sleep,
-    require_current_folder,
     require_streams,
 )
-from conf.commands import COMMANDS, config_of
-from conf.compose import VERSION_BASE, typed_overrides, with_left_out_options
+from conf.commands import config_of
+from conf.compose import VERSION_BASE, typed_overrides
 from conf.display_names import display
 from conf.error_messages import explain
 from conf.groups import CONF, choices
 from conf.help import help_text
 from conf.schema import plain, validate
 from conf.terminal import print_anywhere, printable, show_log
-from harness.sweep_files import Sweep, keep_text, kept_text, sources_of_tables, writable
+from harness.sweep_files import Sweep
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment, Prepare
 
 log = logging.getLogger(__name__)
 
-# Hydra's flags, as arguments of argparse: https://hydra.cc/docs/advanced/hydra-command-line-flags/
-_SWITCH, _TEXT = {"action": "store_true"}, dict[str, str]()
-_FLAGS: dict[tuple[str, ...], Mapping[str, Any]] = {
-    ("--help", "-h"): _SWITCH,
-    ("--hydra-help",): _SWITCH,
-    ("--version",): _SWITCH,
-    ("--resolve",): _SWITCH,
-    ("--run", "-r"): _SWITCH,
-    ("--multirun", "-m"): _SWITCH,
-    ("--shell-completion", "-sc"): _SWITCH,
-    ("--package", "-p"): _TEXT,
-    ("--config-path", "-cp"): _TEXT,
-    ("--config-name", "-cn"): _TEXT,
-    ("--config-dir", "-cd"): _TEXT,
-    ("--experimental-rerun",): _TEXT,
-    ("--cfg", "-c"): {"choices": ("job", "hydra", "all")},
-    ("--info", "-i"): {
-        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-        "nargs": "?",
-        "const": "all",
-    },
-}
+TABLES = "table.md"  # file of a command's tables
+
+# Hydra's flags that the next word belongs to: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_WITH_VALUE = (
+    *("--package", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--cfg"),
+    *("-p", "-cp", "-cn", "-cd", "-c"),
+)
 
 
 @dataclass(eq=False)
@@ -83,8 +67,8 @@ class Command:
         prepare: loads an experiment's data, and returns it with the function that computes the result. It imports
             its modules when called, because a finished run needs none of them.
         headline: returns a result in one line.
-        summarise: prints tables and paths of finished runs; takes the runs (`harness.results.read.StoredRun`) and the
-            directory for files.
+        summarise: prints tables of finished runs, and writes them to table.md, with figures; takes the runs
+            (`harness.results.read.StoredRun`) and the directory for files.
         axes: W&B metric patterns and the metric that is their x axis.
         sweep: the sweep that is carried out, set by the sweeper; None for a single run.
         exit_code: of a single run; 0 with --cfg, --info and the like.
@@ -155,20 +139,27 @@ class Command:
         if sweep is None and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
         experiment = self._experiment(config)
-        if sweep is not None and (now := experiment.run.directory.name) != planned:
+        if sweep is not None and (now := experiment.run.id) != planned:
             raise ConfigError(
                 f"{now} was planned as {planned}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = experiment.carry_out(self.prepare, self.axes, sweep.directory.name if sweep else None, wait=wait)
+        run = experiment.run
+        result = finished = run.finished()
+        if result is not None:
+            log.info("%s has finished before: nothing to compute", run.id)
+        else:
+            group = sweep.directory.name if sweep else None
+            result = experiment.carry_out(self.prepare, self.axes, group, wait=wait)
         if result is None:
-            log.info("another process computes %s: passed over", experiment.run.directory.name)
+            log.info("another process computes %s: passed over", run.id)
             return
         with contextlib.nullcontext() if sweep is None else contextlib.suppress(OSError):  # the run has finished
             print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if sweep is None:
-            directory = experiment.run.directory
-            self.exit_code = _summarise(self, {directory: result}, directory)
+        if sweep is None and finished and (run.directory / TABLES).exists():
+            _name_tables(run.directory)
+        elif sweep is None:
+            self.exit_code = _summarise(self, {run.directory: result}, run.directory)
 
 
 def main(command: Command) -> None:
@@ -177,7 +168,6 @@ def main(command: Command) -> None:
     Exit codes: 0 if all runs finished, 1 if a run failed or tables cannot be written, 2 if a configuration cannot be
     run, 130 if interrupted.
     """
-    require_current_folder()
     require_streams()
     let_threads_sleep()
     gc.disable()  # during imports, as scanning imported objects takes a tenth of the start-up time
@@ -200,7 +190,7 @@ def _help(command: Command) -> int:
 
 def _run(command: Command) -> int:
     display()  # refuses an invalid file of the user before anything is computed
-    sys.argv[1:] = with_left_out_options(command.name, _flags_first(command.name, sys.argv[1:]))
+    sys.argv[1:] = _flags_first(sys.argv[1:])
     _require_launchers_by_name(sys.argv[1:])
     try:
         hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(command)()
@@ -214,41 +204,15 @@ def _run(command: Command) -> int:
     return command.exit_code if command.sweep is None else end_sweep(command, command.sweep)
 
 
-def _flags_first(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags before the overrides.
-
-    Hydra's own parser refuses overrides on both sides of a flag, as in `eraser=leace -m seeds=[0],[1]`, with several
-    lines, and ignores --package without --cfg.
-
-    Raises:
-        ConfigError: an unknown flag, a flag without its value, or the configuration of another command.
-    """
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.error = _refuse
-    for names, options in _FLAGS.items():
-        parser.add_argument(*names, **options)
-    parser.add_argument("overrides", nargs="*")
-    given, unknown = parser.parse_known_intermixed_args(words)
-    if unknown:
-        flag = unknown[0].partition("=")[0]
-        known = [names[0].removeprefix("--") for names in _FLAGS]
-        name = flag.lstrip("-")
-        raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
-    if given.package and not given.cfg:
-        raise ConfigError(f"--package={given.package}: goes with --cfg")
-    if given.config_dir == "":
-        raise ConfigError("--config-dir=: names no folder")
-    if (config := given.config_name) is not None and config.removesuffix(".yaml") != command:
-        instead = f"start python -m {config} instead" if config in COMMANDS else "leave it out"
-        raise ConfigError(f"--config-name={config}: python -m {command} composes {command}.yaml: {instead}")
-    flags = list(words)
-    for override in given.overrides:
-        flags.remove(override)
-    return [*flags, *given.overrides]
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ConfigError(f"{message} (see --help)")
+def _flags_first(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with Hydra's flags before the overrides, as Hydra's parser needs them."""
+    flags, overrides, left = list[str](), list[str](), iter(words)
+    for word in left:
+        if word.startswith("-"):
+            flags += [word, *itertools.islice(left, 1 if word in _WITH_VALUE else 0)]
+        else:
+            overrides.append(word)
+    return [*flags, *overrides]
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
@@ -266,11 +230,12 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
         print(f"to look at it: {sweep.status_command}")
         return 0
     from harness.result import read_result
+    from harness.run_directory import RESULT
 
     finished, failed = {}, []
     for job in sweep.jobs:
         try:
-            finished[job.run] = read_result(job.run / "result.json")
+            finished[job.run] = read_result(job.run / RESULT)
         except FileNotFoundError:
             failed.append((job, *sweep.error_of(job.run.name)))
         except ValueError as error:
@@ -285,37 +250,25 @@ def end_sweep(command: Command, sweep: Sweep) -> int:
 
 
 def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -> int:
-    """Print tables and write tables and figures, or print what was kept of an earlier time; return the exit code.
+    """Print tables of results by their run directories, write tables and figures, and return the exit code."""
+    from harness.results.read import StoredRun  # imports pandas, which a finished run does not need
 
-    Where `directory` is read-only, e.g. another user's, tables and figures go to a temporary folder.
-
-    Args:
-        command: the command of the runs.
-        results: finished results by their run directories.
-        directory: folder for tables and figures.
-    """
-    sources = sources_of_tables(command.name, [*results])
-    if (earlier := kept_text(directory, [*results], sources)) is not None:
-        print(printable(earlier, lines=True), end="")
-        print("tables and figure are as they were: delete one to make all of them again")
-        return 0
-    from harness.results.read import StoredRun  # imports pandas, which stored tables do not need
-
-    runs, printed = [StoredRun.finished(result, run) for run, result in results.items()], io.StringIO()
     try:
-        directory = writable(directory)
-        try:
-            with contextlib.redirect_stdout(printed):
-                command.summarise(runs, directory)
-        finally:
-            print(printable(printed.getvalue(), lines=True), end="", flush=True)
-        keep_text(directory, [*results], sources, printed.getvalue())
+        command.summarise([StoredRun.finished(result, run) for run, result in results.items()], directory)
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:
-        _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
+        _complain(f"results are saved, but not all tables and figures are written: {explain(error, command.name)}")
         return FAILED
     return 0
+
+
+def _name_tables(directory: Path) -> None:
+    """Print where the tables and figures of a run are that had finished before."""
+    for path in sorted([*directory.glob("*.md"), *directory.glob("*.png")]):
+        print(printable(f"{'tables' if path.suffix == '.md' else 'figure'}: {path}"))
+    runs = shlex.quote(str(directory.parent))
+    print(printable(f"as of when the run ended; python -m scripts.report {runs} compares it with all runs"))
 
 
 def _complain(line: str) -> None:

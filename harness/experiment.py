@@ -161,7 +161,7 @@ class Experiment(Generic[C_co]):
     def carry_out(
         self, prepare: Prepare, axes: Mapping[str, str], group: str | None = None, *, wait: bool = True
     ) -> Result | None:
-        """Return the result: read it if the run has finished, else start or continue the run.
+        """Start or continue the run, and return its result.
 
         Args:
             prepare: function that loads the data; see `harness.command.Command`.
@@ -170,10 +170,6 @@ class Experiment(Generic[C_co]):
             wait: whether to wait while another process computes the run; if false, None is returned in that case.
         """
         run = self.run
-        if (result := run.result) is not None:
-            log.info("%s has finished before: nothing to compute", run.id)
-            run.tidy()
-            return result
         make_folder("runs_dir", self.config.runs_dir)
         require_plain_folder(run.directory)
         make_folder("cache_dir", self.config.cache_dir)
@@ -188,7 +184,6 @@ class Experiment(Generic[C_co]):
                 # the complete configuration, including settings outside the run's identity such as device
                 run.start(yaml.safe_dump(self.config.plain, sort_keys=False, allow_unicode=True))
                 with log_file(run.directory):
-                    self._log_code_changes()
                     return self._computed(prepare, axes, group)
             except LeaseLostError:  # this process was stopped, or could not write, for too long
                 if (result := run.result) is None:
@@ -217,16 +212,8 @@ class Experiment(Generic[C_co]):
             timed = replace(computed, timing=replace(computed.timing, seconds=seconds, started=started))
             result = result_of(as_json(timed))  # the same checks as when it is read
             logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
-            logger.result(result)
             run.finish(result)
         return result
-
-    def _log_code_changes(self) -> None:
-        """Log the code that has changed since an otherwise identical finished run."""
-        if (earlier := self.run.before_code_changed()) is not None:
-            now, then = self.code_identity(), earlier.code
-            changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-            log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Copies of a run's files on Weights & Biases, offline by default; failures of W&B never stop a run."""
 
 import contextlib
-import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from types import TracebackType
@@ -17,7 +16,6 @@ from conf import Options
 from conf.schema import LoggerSettings
 from erasure.pipeline import ErasedDataset
 from harness.loss_curves import CurveRow
-from harness.result import Result, as_json
 
 log = logging.getLogger(__name__)
 
@@ -87,25 +85,9 @@ class Logger:
 
         self._do(send)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table, e.g. of one row per example."""
-        data = [[*row] for row in rows]
-        self._do(lambda run, wandb: run.log({name: wandb.Table(columns=[*columns], data=data)}))
-
     def figure(self, name: str, path: Path) -> None:
         """Log a figure from disk."""
         self._do(lambda run, wandb: run.log({name: wandb.Image(str(path))}))
-
-    def result(self, result: Result) -> None:
-        """Store result.json's content as an artifact, `result-RUN_ID`."""
-
-        def send(run: Any, wandb: Any) -> None:
-            artifact = wandb.Artifact(f"result-{self._name}", type="result")
-            with artifact.new_file("result.json") as file:
-                json.dump(as_json(result), file, indent=2)
-            run.log_artifact(artifact)
-
-        self._do(send)
 
     def _do(self, work: Callable[[Any, Any], object]) -> None:
         """Call a function with the W&B run and the library, unless W&B is disabled or has failed."""
@@ -114,8 +96,7 @@ class Logger:
         import wandb
 
         try:
-            with _files_in(Path(self._wandb_run.dir).parent):
-                work(self._wandb_run, wandb)
+            work(self._wandb_run, wandb)
         except Exception as error:  # e.g. W&B's service was killed
             log.warning("W&B failed (%s): this run continues without it", _reason(error))
             self._wandb_run = None
@@ -141,23 +122,6 @@ def ignore_local_settings() -> None:
     import wandb
 
     wandb.Settings.settings_workspace = property(lambda _: os.devnull)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@contextlib.contextmanager
-def _files_in(folder: Path) -> Iterator[None]:
-    """Make W&B store an artifact's files in its run's folder, not in the home folder, until they are uploaded.
-
-    Other machines may not have this home folder, and `wandb sync --clean` deletes the files with the run's folder.
-    """
-    before = os.environ.get("WANDB_DATA_DIR")
-    os.environ["WANDB_DATA_DIR"] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["WANDB_DATA_DIR"]
-        else:
-            os.environ["WANDB_DATA_DIR"] = before
 
 
 def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:

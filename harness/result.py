@@ -4,16 +4,16 @@ Keys are stable. Keys added later have the default None, because older runs lack
 """
 
 import errno
-import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from conf import Options
+from conf.check import adapter
 from conf.commands import result_type
 from erasure.certificate import Certificate
 from erasure.store.checked_files import DamagedFileError, read_json
@@ -24,7 +24,6 @@ from harness.run_ids import command_of, require_run_id
 LONGEST_ERROR = 300  # characters of an error
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
-_adapter = functools.cache(TypeAdapter)  # making one takes milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +178,7 @@ def parsed(kind: type[T], values: Any) -> T:
         ValueError: keys are missing or wrong; names all missing keys, or the first wrong one.
     """
     try:
-        return _adapter(kind).validate_python(values)
+        return adapter(kind).validate_python(values)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         missing = [".".join(map(str, one["loc"])) for one in errors if one["type"] == "missing"]
@@ -199,8 +198,6 @@ def result_of(values: Options) -> Result:
         ValueError: a field is missing, wrong, beyond `harness.limits` or contradicts others; the message is one line.
     """
     require_plain(values)
-    if "verb" in values:
-        raise ValueError("is of version 0.3.0 or earlier: CHANGELOG.md, 0.4.0, says how to convert it for reports")
     command = str(values.get("command"))
     require_config(values.get("config"), command)
     result = parsed(result_type(command), values)
@@ -219,17 +216,13 @@ def read_result(path: Path) -> Result:
         DamagedFileError: the file was not written by the run of this directory, in this version; says why.
         ValueError: the file cannot be opened.
     """
-    try:
-        path.lstat()
-    except PermissionError:
-        pass  # said below
-    except OSError as error:  # also where runs_dir is a file, or its name too long
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     remedy = "launch the run again, which keeps this file aside"
     try:
         result = result_of(read_json(path))
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:  # runs_dir is a file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; {remedy}") from error
     except ValueError as error:

@@ -19,7 +19,6 @@ from erasure.store.checked_files import (
     file_checksum,
     load_tensors,
     read_json,
-    read_values,
     save_tensors,
     write_json,
 )
@@ -27,7 +26,6 @@ from erasure.store.lease import Lease
 from erasure.store.regular_files import regular
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
-from harness.run_ids import of_any_code
 
 log = logging.getLogger(__name__)
 
@@ -123,15 +121,6 @@ class Run:
         except (FileNotFoundError, DamagedFileError):
             return None
 
-    def before_code_changed(self) -> Result | None:
-        """Return the latest result of a finished run that differs from this one only in its code."""
-        pattern = f"{of_any_code(self.id)}/{RESULT}"
-        with contextlib.suppress(OSError, ValueError):  # other runs that are unreadable must not stop this one
-            latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
-            runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
-            return next((result for run in runs if (result := run.result) is not None), None)
-        return None
-
     def start(self, config_yaml: str) -> None:
         """Write config.yaml and the state "running"; move an unusable result.json aside."""
         self.require_lease()
@@ -153,13 +142,15 @@ class Run:
         self._save_state("finished")
         self._delete_leftovers()
 
-    def tidy(self) -> None:
-        """Delete the files left by a process that was killed after it had written the result."""
+    def finished(self) -> Result | None:
+        """Return the result; also delete files left by a process that was killed after it had written the result."""
+        result = self.result
         with contextlib.suppress(OSError):  # e.g. if the run is another user's
-            if any(leftover(path.name) for path in self.directory.iterdir()):
+            if result is not None and any(leftover(path.name) for path in self.directory.iterdir()):
                 with self.claim(wait=False) as claimed:
                     if claimed:
                         self._delete_leftovers()
+        return result
 
     def _delete_leftovers(self) -> None:
         for path in self.directory.iterdir():
@@ -202,9 +193,9 @@ class Run:
                 remove(path)
 
     def _save_state(self, name: str, **more: str) -> None:
-        """Write the state, and the seconds since the last recorded step."""
+        """Write the state, and the seconds so far."""
         now = time.monotonic()
-        seconds = round(seconds_noted(self.directory / STATE) + now - self._since, 3)
+        seconds = round(self._seconds_noted() + now - self._since, 3)
         write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
         self._since = now
 
@@ -242,22 +233,28 @@ class Run:
         return content["value"]
 
     def _save_step(self, name: str, value: Any) -> None:
-        """Save a step's value, and the seconds that this process spent on it."""
         self.require_lease()
-        now = time.monotonic()
-        about = {"run": self.id, "step": name, "seconds": round(now - self._since, 3)}
+        about = {"run": self.id, "step": name}
         if isinstance(value, Tensors):
             save_tensors(self._step(name, "safetensors"), value.tensors, {**about, "value": dict(value.values)})
         else:
             write_json(self._step(name, "json"), {**about, "value": value})
-        self._since = now
+        self._save_state("running")
 
     def _step(self, name: str, kind: str) -> Path:
         return self.directory / f"{_STEP}{name}.{kind}"
 
     def seconds(self) -> float:
         """Return the seconds that all processes have spent on the run so far."""
-        return round(time.monotonic() - self._since + seconds_spent(self.directory), 3)
+        return round(time.monotonic() - self._since + self._seconds_noted(), 3)
+
+    def _seconds_noted(self) -> float:
+        """Return the seconds in state.json; 0 if the file or the number is missing or damaged."""
+        with contextlib.suppress(DamagedFileError, OSError):
+            seconds: Any = read_json(self.directory / STATE).get("seconds")
+            if type(seconds) in (int, float) and 0 <= seconds < _LONGEST_S:
+                return float(seconds)
+        return 0.0
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
         """Write loss curves to curves.csv: one row per training size, seed and evaluation."""
@@ -285,25 +282,9 @@ def is_step(name: str) -> bool:
     return name.startswith(_STEP) and name.endswith(_STEP_KINDS)
 
 
-def seconds_spent(directory: Path) -> float:
-    """Return the seconds recorded in an unfinished run; a killed process recorded only its finished steps."""
-    steps = (path for path in directory.glob(f"{_STEP}*") if is_step(path.name))
-    return sum(map(seconds_noted, [directory / STATE, *steps]))
-
-
-def seconds_noted(path: Path) -> float:
-    """Return the seconds recorded in a file of a run; 0 if the file or the number is missing or damaged."""
-    with contextlib.suppress(DamagedFileError, OSError):
-        read = read_json if path.suffix == ".json" else read_values
-        seconds: Any = read(regular(path, math.inf)).get("seconds")
-        if type(seconds) in (int, float) and 0 <= seconds < _LONGEST_S:
-            return float(seconds)
-    return 0.0
-
-
 def _records_no_values(name: str) -> bool:
     """Return whether a file of this name holds no computed values."""
-    return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
+    return name in (CONFIG, STATE, "log.txt", "wandb") or name.startswith(LOCK)
 
 
 def leftover(name: str) -> bool:

@@ -3,7 +3,6 @@
 The first digits are a digest of what describes the run, the second of its code.
 """
 
-import glob
 import re
 from collections.abc import Mapping
 
@@ -38,17 +37,6 @@ def require_run_id(name: str) -> None:
 def command_of(run: str) -> str:
     """Return the command that a run id begins with; in an untrusted id it may not exist."""
     return run.partition("-")[0]
-
-
-def kind_of(run: str) -> str:
-    """Return command, dataset and model of a run: runs that share them take similar times."""
-    command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
-    return f"{command} {dataset} {model}"
-
-
-def of_any_code(run: str) -> str:
-    """Return a pattern for the ids of runs that differ from this one only in the version of the code."""
-    return f"{glob.escape(run.rpartition('-')[0])}-*"
 
 
 def controls_of(command: str) -> str:

@@ -1,25 +1,19 @@
 """The state of a run, from its directory, even if its process was killed."""
 
-import itertools
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Literal
 
-from erasure.progress import duration
 from erasure.store.checked_files import DamagedFileError, read_json
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
-from erasure.store.lease_holder import file_system_time, heartbeat
+from erasure.store.lease_holder import heartbeat
 from harness.result import read_result
-from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step, seconds_spent
-from harness.run_ids import kind_of
+from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
-_MOST_READ = 20  # number of finished runs per kind that an estimate reads, so that launches stay fast
 
 
 @dataclass(frozen=True)
@@ -31,12 +25,10 @@ class State:
             an error. "interrupted": it was stopped or killed, and continues when it is launched again. "missing": it
             was never started.
         detail: the heartbeat of a running process, or why the run ended.
-        seconds: recorded computing time of all its processes.
     """
 
     name: Name
     detail: str = ""
-    seconds: float = 0.0
 
 
 def state_of(directory: Path, now: float) -> State:
@@ -55,7 +47,8 @@ def state_of(directory: Path, now: float) -> State:
     except OSError as error:
         return State("failed", f"cannot be read: {error}")
     try:
-        return State("finished", seconds=read_result(directory / RESULT).timing.seconds or 0.0)
+        read_result(directory / RESULT)
+        return State("finished")
     except FileNotFoundError:
         pass
     except ValueError as error:
@@ -65,7 +58,7 @@ def state_of(directory: Path, now: float) -> State:
         steps = sum(map(is_step, names))  # the command defines steps: a training size, a seed at a size, ...
         done = f", steps finished: {steps}" if steps else ""
         detail = f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{done}"
-        return State("running", detail, seconds_spent(directory))
+        return State("running", detail)
     if STATE not in names:
         return State("missing") if CONFIG not in names else State("interrupted", "killed")
     try:
@@ -75,52 +68,7 @@ def state_of(directory: Path, now: float) -> State:
     if name == "failed":
         return State("failed", error)
     detail = error or (f"killed: {beat.holder} is gone" if beat is not None else "killed")
-    return State("interrupted", detail, seconds_spent(directory))
-
-
-def seconds_left(runs: Mapping[str, float], others: Mapping[str, State]) -> list[float]:
-    """Return each run's remaining seconds: the mean of finished runs of its kind, less what it has taken.
-
-    Args:
-        runs: seconds that each has taken, by id. Runs are left out if no run of their kind has finished.
-        others: states of runs, by id; finished ones count.
-    """
-    took: dict[str, list[float]] = {}
-    for run, state in others.items():
-        if state.name == "finished":
-            took.setdefault(kind_of(run), []).append(state.seconds)
-    known = ((mean(took[kind]), spent) for run, spent in runs.items() if (kind := kind_of(run)) in took)
-    return [max(0.0, whole - spent) for whole, spent in known]
-
-
-def expected_time(runs: Sequence[Path]) -> str:
-    """Return a line with the expected time of runs, the mean time of finished runs of their kind in the same folder.
-
-    The kind of a run is its command, dataset and model (`kind_of`).
-
-    Args:
-        runs: directories of the runs, in one folder.
-
-    Returns:
-        The line; empty if no run of these kinds has finished.
-    """
-    kinds, root = {kind_of(run.name) for run in runs}, runs[0].parent
-    if not root.is_dir():
-        return ""
-    finished: dict[str, list[Path]] = {kind: [] for kind in kinds}
-    for path in root.iterdir():
-        of_kind = finished.get(kind_of(path.name))
-        if of_kind is not None and len(of_kind) < _MOST_READ and (path / RESULT).exists():
-            of_kind.append(path)
-    now = file_system_time(root)
-    states = {path.name: state_of(path, now) for path in itertools.chain(*finished.values())}
-    known = seconds_left({run.name: state_of(run, now).seconds for run in runs}, states)
-    if not known:
-        return ""
-    unknown = f"; no estimate for {len(runs) - len(known)}" if len(known) < len(runs) else ""
-    runs_text = "one run" if len(known) == 1 else f"{len(known)} runs"
-    took_so_far = "as finished runs of their dataset and model took"
-    return f"{runs_text}: about {duration(sum(known))} of computing, {took_so_far}{unknown}"
+    return State("interrupted", detail)
 
 
 def read_state(directory: Path) -> tuple[str, str]:

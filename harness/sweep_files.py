@@ -1,27 +1,16 @@
-"""The files of a sweep: its command line, its runs, the errors of failed runs, and the printed tables."""
+"""The files of a sweep: its command line, and the errors of failed runs."""
 
-import contextlib
-import errno
 import hashlib
 import json
 import re
 import shlex
-import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from conf.command_process import BAD_CONFIG, FAILED
-from conf.commands import config_of
-from conf.groups import CONF, folders
-from conf.terminal import printable
-from harness.run_ids import controls_of
+from conf.command_process import FAILED
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # options that do not identify a sweep
-REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
-_SHOWN = (".md", ".csv", ".png", ".pdf", ".safetensors")  # files of tables and figures
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class SweepJob:
 
 
 class Sweep:
-    """The directory runs/sweeps/NAME: sweep.json, plan.json, error-RUN.json of each failed run, tables and figure.
+    """The directory runs/sweeps/NAME: sweep.json, error-RUN.json of each failed run, tables and figure.
 
     NAME is derived from the command line, so that the same command uses the same directory. Finished runs are not
     listed here, because they have a result.json.
@@ -44,63 +33,37 @@ class Sweep:
         detached: whether the jobs continue after this process.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, command: str, overrides: Sequence[str]) -> None:
         self.directory = directory
         self.jobs: Sequence[SweepJob] = ()
         self.detached = False
+        self._command, self._overrides = command, list(overrides)
 
     @property
     def status_command(self) -> str:
         """The command that shows the progress of the sweep's runs."""
-        request = json.loads((self.directory / REQUEST).read_text())
-        words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
+        words = [o for o in self._overrides if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         program = ["python", "-m", "scripts.manage_sweep", "status", str(self.directory.parent.parent)]
-        return shlex.join([*program, "--", request["command"], *words])
+        return shlex.join([*program, "--", self._command, *words])
 
-    def save_request(self, command: str, overrides: Sequence[str]) -> None:
-        """Write the command line to sweep.json.
-
-        Raises:
-            ValueError: a folder is a link, so that files would be written elsewhere.
-        """
-        for folder in (self.directory.parent, self.directory):
-            if folder.is_symlink():
-                raise ValueError(
-                    f"{folder} is a link, and is not written through: delete it, or choose another runs_dir"
-                )
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.directory, prefix=".", suffix=".tmp") as folder:
-            temporary = Path(folder) / REQUEST
-            temporary.write_text(json.dumps({"command": command, "overrides": list(overrides)}, indent=1))
-            temporary.replace(self.directory / REQUEST)
-
-    def plan(self, jobs: Sequence[SweepJob]) -> None:
-        """Write the jobs of this launch to plan.json, and delete the errors of earlier launches.
+    def begin(self, jobs: Sequence[SweepJob]) -> None:
+        """Write the command line to sweep.json, and delete the errors of earlier launches.
 
         Raises:
-            ValueError: the directory contains a link, so that files could be written elsewhere.
+            ValueError: the directory is or contains a link, so that files would be written elsewhere.
+            OSError: the directory cannot be written.
         """
-        from erasure.store.checked_files import write_json
+        from erasure.store.atomic_files import write_text  # and so torch
         from erasure.store.regular_files import require_plain_folder
 
+        if self.directory.parent.is_symlink():
+            raise ValueError(f"{self.directory.parent} is a link, and is not written through: delete it")
         require_plain_folder(self.directory)
-        self.jobs = jobs
-        write_json(self.directory / PLAN, {"jobs": [{"overrides": j.overrides, "run": str(j.run)} for j in jobs]})
+        request = {"command": self._command, "overrides": self._overrides}
+        write_text(self.directory / "sweep.json", json.dumps(request, indent=1))
         for path in self.directory.glob("error-*.json"):
             path.unlink(missing_ok=True)
-
-    def planned(self) -> list[SweepJob]:
-        """Return the jobs of the latest launch.
-
-        Raises:
-            ValueError: plan.json was not written by `plan`.
-        """
-        path = self.directory / PLAN
-        jobs = _read(path, {"jobs": list})["jobs"]
-        known = {"overrides": list, "run": str}
-        if not all(_has(job, known) and all(isinstance(word, str) for word in job["overrides"]) for job in jobs):
-            raise ValueError(f"{path} is no plan of a sweep: launch the sweep again")
-        return [SweepJob(number, job["overrides"], Path(job["run"])) for number, job in enumerate(jobs)]
+        self.jobs = jobs
 
     def fail(self, run: str, error: str, exit_code: int) -> None:
         """Record the error of a failed run."""
@@ -114,122 +77,18 @@ class Sweep:
 
     def error_of(self, run: str) -> tuple[str, int]:
         """Return why a run has no result, and the exit code."""
+        from erasure.store.checked_files import read_json
+
         try:
-            noted = _read(self._error(run), {"error": str, "exit_code": int})
+            noted = read_json(self._error(run))
+            return str(noted["error"]), int(noted["exit_code"])
         except FileNotFoundError:
             return f"no result or error recorded; probably killed: launch the sweep again to continue {run}", FAILED
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             return f"{error}: launch the sweep again", FAILED
-        return noted["error"], noted["exit_code"]
-
-    def refused(self) -> dict[str, str]:
-        """Return the errors of jobs whose configuration or data cannot be used, by run."""
-        errors = {job.run.name: self.error_of(job.run.name) for job in self.planned()}
-        return {run: error for run, (error, exit_code) in errors.items() if exit_code == BAD_CONFIG}
 
     def _error(self, run: str) -> Path:
         return self.directory / f"error-{run}.json"
-
-
-def sources_of_tables(command: str, runs: Sequence[Path]) -> str:
-    """Return a digest of what tables of finished runs are made from: results, controls, code and YAML files.
-
-    Take it before the tables are made: if a control finishes meanwhile, they are made again the next time.
-
-    Args:
-        command: command of the runs.
-        runs: directories of the runs.
-    """
-    files = [run / "result.json" for run in runs]
-    for folder in {run.parent for run in runs}:  # runs may be compared with controls beside them
-        files += folder.glob(f"{controls_of(command)}/result.json")
-    # packages with code of the tables: mdl's tables have columns of train's, and notes of erasers
-    packages = ("conf", "erasure", "harness", *config_of(command).sections())
-    files += [path for package in packages for path in (CONF.parent / package).rglob("*.py")]
-    # display names, and presets, which name settings
-    files += [path for folder in folders() for pattern in ("*.yaml", "*/*.yaml") for path in folder.glob(pattern)]
-    return _digest(files)
-
-
-def kept_text(directory: Path, runs: Sequence[Path], sources: str) -> str | None:
-    """Return the text printed with the tables and figures in a directory; None if any file has changed since.
-
-    Args:
-        directory: folder of the tables and figures.
-        runs: directories of the runs.
-        sources: `sources_of_tables` of now.
-    """
-    try:
-        kept = _read(directory / _TABLES, {"sources": str, "files": str, "printed": str})
-    except (OSError, ValueError):
-        return None
-    return kept["printed"] if (kept["sources"], kept["files"]) == (sources, _files(directory, runs)) else None
-
-
-def keep_text(directory: Path, runs: Sequence[Path], sources: str, printed: str) -> None:
-    """Store the text printed with tables and figures, for `kept_text`, in tables.json beside them."""
-    from erasure.store.checked_files import write_json
-
-    write_json(directory / _TABLES, {"sources": sources, "files": _files(directory, runs), "printed": printed})
-
-
-def _files(directory: Path, runs: Sequence[Path]) -> str:
-    """Return a digest of tables, figures and the runs' curves, scores and bits, from which figures are drawn."""
-    return _digest(path for folder in (directory, *runs) for path in folder.glob("*.*") if path.suffix in _SHOWN)
-
-
-def _digest(files: Iterable[Path]) -> str:
-    """Return a digest of the sizes and modification times of files."""
-    described = []
-    for path in sorted({*files}):
-        with contextlib.suppress(FileNotFoundError):  # another process has just deleted what its run stored meanwhile
-            status = path.lstat()
-            described.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(described).encode()).hexdigest()
-
-
-def writable(folder: Path) -> Path:
-    """Return a folder for tables and figures: this one or, where it is read-only, a temporary one.
-
-    Raises:
-        OSError: it cannot be written for another reason.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".", suffix=".tmp"):
-            return folder
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        return folder_instead(folder, error)
-
-
-def folder_instead(folder: Path, error: OSError) -> Path:
-    """Make a temporary folder for tables that cannot be written to `folder`; print and return its path.
-
-    Their runs may be complete, and belong to another user.
-    """
-    instead = Path(tempfile.mkdtemp(prefix="tables-")) / folder.name
-    instead.mkdir()
-    print(printable(f"{folder}: {error.strerror}; tables go to {instead}"), file=sys.stderr, flush=True)
-    return instead
-
-
-def _read(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
-    """Read values from a file of a sweep, which may be untrusted.
-
-    Raises:
-        ValueError: the file is damaged, or a required value is missing or of another type.
-        OSError: the file cannot be read.
-    """
-    from erasure.store.checked_files import read_json
-
-    if not _has(values := read_json(path), known):
-        raise ValueError(f"{path} lacks {' or '.join(known)}")
-    return values
-
-
-def _has(values: Any, known: Mapping[str, type]) -> bool:
-    return isinstance(values, dict) and all(isinstance(values.get(key), kind) for key, kind in known.items())
 
 
 def sweep_name(command: str, overrides: Sequence[str]) -> str:

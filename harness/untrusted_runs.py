@@ -35,9 +35,9 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
 
     Args:
         root: folder to search; links to folders are not followed.
-        note: called with one line about each folder that cannot be searched, and each link that leads elsewhere.
+        note: called with one line about each folder that cannot be searched, and each link to a folder.
     """
-    top, folders = Path(os.path.realpath(root)), [root]
+    folders = [root]
     while folders:
         folder = folders.pop()
         try:
@@ -52,14 +52,8 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
         shown = [entry for entry in by_name if not entry.name.startswith(".")]
         folders += [Path(entry.path) for entry in reversed(shown) if entry.is_dir(follow_symlinks=False)]
         for entry in shown:
-            if entry.is_symlink() and leads_out(Path(entry.path), top):
-                note(f"{entry.path}: a link to another folder, which is not followed: search that folder itself")
-
-
-def leads_out(link: Path, top: Path) -> bool:
-    """Return whether a link leads to a folder outside `top`."""
-    inner = os.path.isdir(link)  # noqa: PTH112 (False where access is denied)
-    return inner and not Path(os.path.realpath(link)).is_relative_to(top)
+            if entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 (False where access is denied)
+                note(f"{entry.path}: a link to a folder, which is not followed: search that folder itself")
 
 
 def read_config(directory: Path) -> Options:

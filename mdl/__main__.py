@@ -23,14 +23,13 @@ def experiment(config: "MdlConfig") -> "Experiment[MdlConfig]":
         ValueError: incompatible options.
     """
     from conf.unread_options import require_read
-    from harness.device_and_precision import pick_precision
     from harness.experiment import Experiment
     from mdl.settings import LabelCode, unread_options
 
     described = Experiment.from_config("mdl", config.with_precision())
     code = label_code(described)
     unread = unread_options(code, config.model["name"])
-    require_read(described.config, unread, {"train.precision": pick_precision("auto", config.device)})
+    require_read(config, unread)
     if code is LabelCode.PUBLISHED and config.mdl.num_chunks < 3:
         raise ValueError(
             f"mdl.num_chunks={config.mdl.num_chunks}: {code.value} trains on all sizes but the last, and "

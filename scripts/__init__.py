@@ -2,9 +2,8 @@
 
 import sys
 
-from conf.command_process import interrupt_in_one_line, let_threads_sleep, require_current_folder, require_streams
+from conf.command_process import interrupt_in_one_line, let_threads_sleep, require_streams
 
-require_current_folder()
 require_streams()
 if sys.argv[0] == "-m":  # not where another program imports a script
     interrupt_in_one_line()

@@ -30,7 +30,7 @@ from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
 from harness.run_directory import Run
 from harness.run_state import state_of
-from harness.sweep_files import Sweep, SweepJob
+from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND
 from mdl.settings import MdlConfig
 from sample_info.report.between_runs import read_scores
@@ -155,18 +155,14 @@ def _write_scores(place: Path) -> None:
 
 
 def _write_sweep(place: Path) -> None:
-    made = _finished(place)
-    sweep = Sweep(place)
-    sweep.plan([SweepJob(0, ["eraser=leace"], made.directory)])
-    sweep.fail(made.id, "no memory", 1)
+    Sweep(place, "mdl", []).fail("a", "no memory", 1)
 
 
 def _sweep(place: Path) -> tuple[str, Any]:
-    (job,) = Sweep(place).planned()
-    error, exit_code = Sweep(place).error_of(job.run.name)
+    error, exit_code = Sweep(place, "mdl", []).error_of("a")
     if "no memory" not in error:
         raise ValueError(error)
-    return "", (job, exit_code, read_result(place / job.run.name / "result.json").seeds)
+    return "", exit_code
 
 
 def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:
@@ -248,7 +244,7 @@ FORMATS: Sequence[Format] = (
     Format("result.json of a run", _finished, "*/result.json", _continued),
     Format("state.json", _unfinished, "*/state.json", _state),
     Format("config.yaml in the report", _unfinished, "*/config.yaml", _described, own_data=True),
-    Format("a sweep of one run", _write_sweep, "*.json", _sweep),
+    Format("the error of a run of a sweep", _write_sweep, "*.json", _sweep),
     Format("checkpoint", _write_checkpoints, "*/checkpoint-*.safetensors", _checkpoint),
     Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),
     Format("scores.safetensors", _write_scores, "scores.safetensors", _scores),

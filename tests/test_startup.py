@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from conf.commands import COMMANDS
+from harness.command import Command
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
-from scripts.commands import COMMANDS
 
 HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
@@ -61,30 +62,19 @@ def test_a_wrong_key_is_told_before_anything_heavy_is_imported(words: list[str])
     assert imported == set()
 
 
-def test_a_finished_sweep_imports_nothing_that_computes(command: Callable, tmp_path: Path) -> None:
-    sweep = ["-m", "eraser=control,leace", *QUICK, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
-    assert command(MDL, *sweep).code == 0
-    shown, imported = heavy("mdl", *sweep)
-    assert "2 of 2 runs finished" in shown
-    assert imported == {"torch"}
-
-
-def test_a_finished_run_imports_nothing_that_computes_or_draws(command: Callable, tmp_path: Path) -> None:
-    run = ["eraser=leace", *QUICK, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
-    assert command(MDL, *run).code == 0
-    shown, imported = heavy("mdl", *run)
+@pytest.mark.parametrize(
+    ("launched", "options"),
+    [(MDL, ["eraser=leace", *QUICK]), (SAMPLE_INFO, ["model.width=8", "sample_info.examples=20", QUICK[-1]])],
+    ids=["mdl", "sample_info"],
+)
+def test_a_finished_run_imports_nothing_that_computes_or_draws(
+    command: Callable, tmp_path: Path, launched: Command, options: list[str]
+) -> None:
+    run = [*options, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
+    assert command(launched, *run).code == 0
+    shown, imported = heavy(launched.name, *run)
     assert "has finished before" in shown
-    assert "test loss (bits)" in shown
-    assert imported == {"torch"}
-
-
-def test_a_finished_run_of_sample_info_imports_nothing_that_computes(command: Callable, tmp_path: Path) -> None:
-    options = ["model.width=8", "sample_info.examples=20", "logger.mode=disabled"]
-    options += [f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
-    assert command(SAMPLE_INFO, *options).code == 0
-    shown, imported = heavy("sample_info", *options)
-    assert "has finished before" in shown
-    assert "F-SI, mean" in shown
+    assert f"tables: {tmp_path}/runs/{launched.name}" in shown
     assert imported == {"torch"}
 
 

@@ -4,10 +4,8 @@ import contextlib
 import glob
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from torch import Tensor
 
@@ -18,7 +16,6 @@ from erasure.store.lease import DEFAULT_STALE_AFTER_S, Lease
 log = logging.getLogger(__name__)
 
 Entry = tuple[dict[str, Tensor], Values]  # tensors and metadata
-Kind = Literal["entry", "damaged", "leftover"]
 
 _SUFFIX = ".safetensors"
 
@@ -78,33 +75,3 @@ class Cache:
         """Delete files of builders that were killed."""
         for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
             remove(leftover)
-
-    def files(self) -> Iterator["CachedFile"]:
-        """Yield everything in the cache except locks, largest first."""
-        entries = []
-        for path in self.root.iterdir() if self.root.is_dir() else ():
-            kind = _kind(path)
-            if kind is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    parts = [part.stat() for part in (path.rglob("*") if path.is_dir() else (path,))]
-                    modified = max((part.st_mtime for part in parts), default=path.stat().st_mtime)
-                    entries.append(CachedFile(path, kind, sum(part.st_size for part in parts), modified))
-        yield from sorted(entries, key=lambda file: -file.size_bytes)
-
-
-@dataclass(frozen=True)
-class CachedFile:
-    """A file in the cache: an entry, a damaged entry, or the folder of a builder that was killed."""
-
-    path: Path
-    kind: Kind
-    size_bytes: int
-    modified: float
-
-
-def _kind(path: Path) -> Kind | None:
-    if path.name.endswith(".tmp"):
-        return "leftover"
-    if ".damaged-" in path.name:
-        return "damaged"
-    return "entry" if path.suffix == _SUFFIX else None

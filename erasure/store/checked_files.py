@@ -92,18 +92,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
             raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")
     if missing := [key for key in header if key.startswith(_DIGEST)]:
         raise DamagedFileError(f"{path} lacks {', '.join(key.removeprefix(_DIGEST) for key in missing)}")
-    return tensors, _values(header, path)
-
-
-def read_values(path: Path) -> Values:
-    """Read the metadata of a file of `save_tensors` from its header; raise DamagedFileError as `load_tensors`."""
-    with _opened(path) as (_, header):
-        return _values({name: value for name, value in header.items() if not name.startswith(_DIGEST)}, path)
-
-
-def _values(header: Mapping[str, str], path: Path) -> Values:
     try:
-        return {name: json.loads(value) for name, value in header.items() if name != _METADATA_DIGEST}
+        return tensors, {name: json.loads(value) for name, value in header.items() if name != _METADATA_DIGEST}
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(f"{path} has metadata that is not JSON ({str(error)[:160]})") from error
 

@@ -45,7 +45,6 @@ class Lease:
         self._beating: threading.Thread | None = None
         self._seen: Heartbeat | None = None  # when last checked
         self._seen_at = 0.0
-        self._beaten_at = 0.0
 
     def try_acquire(self) -> bool:
         """Take the lease if it is free or its holder is gone; otherwise record the heartbeat and return False."""
@@ -70,10 +69,10 @@ class Lease:
         except DamagedFileError:  # replaced by something else
             content = ""
         except FileNotFoundError:
-            expired = time.monotonic() - self._beaten_at > self.stale_after_s
-            why = f"no heartbeat was sent for {self.stale_after_s:g} s, and another process has taken over and ended"
-            reason = f"{self.path}: {why}" if expired else f"{self.path} was deleted or moved while it was held"
-            raise LeaseLostError(f"{reason}; stepping aside") from None
+            raise LeaseLostError(
+                f"{self.path} was deleted while it was held, perhaps by a process that has taken over and ended; "
+                "stepping aside"
+            ) from None
         except OSError:  # errors of the file server say nothing about the holder
             return
         if parsed(content).get("token") != self._token:
@@ -116,7 +115,6 @@ class Lease:
         except BaseException:  # signals included: others would wait for a lock file without a holder
             self.path.unlink(missing_ok=True)
             raise
-        self._beaten_at = time.monotonic()
         self._stop.clear()
         self._beating = threading.Thread(target=self._beat, name=f"lease {self.path.name}", daemon=True)
         self._beating.start()
@@ -131,7 +129,6 @@ class Lease:
                 return
             with contextlib.suppress(OSError):
                 os.utime(self.path)
-                self._beaten_at = time.monotonic()
 
     def _holder_is_gone(self) -> bool:
         beat = heartbeat(self.path)

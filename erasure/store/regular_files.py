@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 LARGEST_BYTES = 64 * 2**20  # of a file of text
-_KINDS = {
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class DamagedFileError(ValueError):
@@ -89,4 +82,4 @@ def require_plain_folder(folder: Path) -> None:
 
 
 def _kind(status: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
+    return "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"

@@ -16,12 +16,13 @@ from typing import Any
 
 import pandas as pd
 
+from conf import flatten
 from conf.commands import config_of
 from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import Result
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_settings import as_text, comparable, flatten, setting, without_paths
+from harness.results.run_settings import as_text, comparable, setting, without_paths
 
 # columns that always exist; those of commands (`Result.by_seed`) follow: docs/api/results.md
 RUNS = (

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from conf import Options
+from conf import Options, flatten
 from conf.display_names import display
 from conf.target_class import TARGETS
-from harness.results.run_settings import ROW, flatten, whole
+from harness.results.run_settings import ROW, whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 _UNSAID = (*TARGETS, "setting", ROW)  # sections whose names labels omit: "width", not "model.width"

@@ -1,14 +1,13 @@
 """Options of compared runs: the setting of a table, and the options that distinguish its rows."""
 
 import functools
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from conf import Options
+from conf import Options, flatten
 from conf.check import ConfigError, check, keyword_only
 from conf.commands import config_of
 from conf.groups import preset, readable
@@ -72,14 +71,6 @@ def model_of_row(config: Options, command: str) -> Options:
 def _unlike(options: Options, preset: Options) -> Options:
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}  # as in YAML
     return {key: value for key, value in plain.items() if key not in preset or preset[key] != value}
-
-
-def flatten(value: Any, prefix: str = "") -> Options:
-    """Return nested options by their dotted names."""
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    inner = (flatten(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
-    return dict(item for flat in inner for item in flat.items())
 
 
 def comparable(config: Options, command: str) -> Options:

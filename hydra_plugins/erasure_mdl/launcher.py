@@ -19,7 +19,7 @@ from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.command_process import make_folder
 from conf.compose import Composer
 from conf.error_messages import explain
-from conf.groups import CONF, choices
+from conf.groups import CONF
 from conf.terminal import show_log
 from harness.command import Command
 from harness.sweep_files import Sweep, SweepJob
@@ -79,16 +79,12 @@ class SweepLauncher(Launcher):
         setup_globals()
         self.require_options()
         jobs = planned(self.command, self.hydra_context, job_overrides)
-        self.sweep.plan(jobs)
+        make_folder("runs_dir", self.config.runs_dir)
+        self.sweep.begin(jobs)
         left = [job for job in jobs if not has_finished(job)]
         if len(left) < len(jobs):
             log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
         if left:
-            from harness.run_state import expected_time
-
-            make_folder("runs_dir", self.config.runs_dir)
-            if line := expected_time([job.run for job in left]):
-                log.info(line)
             self._start(left)
         return []  # results are on disk
 
@@ -129,12 +125,7 @@ class InProcess(SweepLauncher):
     """Launcher that carries out jobs one after the other in this process."""
 
     def require_options(self) -> None:
-        for key, value in self.options.items():
-            others = ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher") if name != "in_process")
-            raise ConfigError(
-                f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
-                f"name the launcher that has it, on the command line: {others}"
-            )
+        check("hydra.launcher.", self.options, section_of({}))
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         make_folder("cache_dir", self.config.cache_dir)

@@ -13,7 +13,6 @@ from conf.check import AtLeast1, ConfigError
 from harness.interruption import interruptible
 from harness.sweep_files import SweepJob
 from hydra_plugins.erasure_mdl.launcher import Submitit
-from hydra_plugins.erasure_mdl.shared_sweep import has_ended
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +46,15 @@ class Local(Submitit):
             if threads_set is None:
                 del os.environ["OMP_NUM_THREADS"]
         log.info("%d runs in %d processes, %s threads each", len(jobs), count, threads_set or threads)
-        ended = set[int]()
         try:
             with interruptible(at_once=True):
-                self._wait(workers, jobs, ended)
+                self._wait(workers, jobs)
         except (KeyboardInterrupt, SystemExit):
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
                 if not worker.done():
                     os.kill(int(worker.job_id), signal.SIGTERM)  # submitit's id of a local job is its process id
-            self._wait(workers, jobs, ended)
+            self._wait(workers, jobs)
             raise
         for worker in workers:
             if not worker.paths.result_pickle.exists():  # it was killed
@@ -83,21 +81,13 @@ class Local(Submitit):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
 
-    def _wait(self, workers: Sequence[Any], jobs: Sequence[SweepJob], ended: set[int]) -> None:
-        """Show the progress of the sweep until the last process has ended.
-
-        Args:
-            workers: submitit's jobs, one for each process.
-            jobs: jobs that the processes carry out.
-            ended: numbers of the jobs whose end has been shown; updated in place.
-        """
+    def _wait(self, workers: Sequence[Any], jobs: Sequence[SweepJob]) -> None:
+        """Show the progress of the sweep until the last of its processes (submitit's jobs) has ended."""
         from erasure.progress import Display
+        from harness.run_directory import RESULT
 
         with Display("sweep") as display:
             while alive := sum(not worker.done() for worker in workers):
-                for job in jobs:
-                    if job.number not in ended and has_ended(job, self.sweep):
-                        ended.add(job.number)
-                        log.info("#%d has ended, %d of %d", job.number, len(ended), len(jobs))
-                display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
+                ended = sum((job.run / RESULT).exists() or self.sweep.failed(job.run.name) for job in jobs)
+                display.update(ended / len(jobs), f"{ended} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)

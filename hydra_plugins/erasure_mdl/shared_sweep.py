@@ -16,11 +16,7 @@ def has_finished(job: SweepJob) -> bool:
     """Return whether the job's run has a result; if so, delete leftover files of a killed process."""
     from harness.run_directory import Run
 
-    run = Run(job.run.parent, job.run.name)
-    if run.result is None:
-        return False
-    run.tidy()
-    return True
+    return Run(job.run.parent, job.run.name).finished() is not None
 
 
 def has_ended(job: SweepJob, sweep: Sweep) -> bool:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, flag_override
 
 from conf.compose import product, typed_overrides
 from harness.command import Command
-from harness.sweep_files import Sweep, folder_instead, sweep_name
+from harness.sweep_files import Sweep, sweep_name
 
 
 class Product(Sweeper):
@@ -28,7 +28,7 @@ class Product(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         assert isinstance(task_function, Command)
-        task_function.sweep = _begin(config)
+        task_function.sweep = _requested(config)
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -41,21 +41,12 @@ class Product(Sweeper):
         return self.launcher.launch(jobs, initial_job_idx=0)
 
 
-def _begin(config: DictConfig) -> Sweep:
-    """Return the requested sweep; make its folder below hydra.sweep.dir, and set hydra.sweep.dir to it.
-
-    If the folder cannot be written, the sweep's files go to a temporary folder, since its runs may still be finished
-    runs of another user.
-    """
+def _requested(config: DictConfig) -> Sweep:
+    """Return the requested sweep, in a folder below hydra.sweep.dir, and set hydra.sweep.dir to that folder."""
     command = config.hydra.job.config_name
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     words = [*parameters, *typed_overrides(config.hydra.overrides)]
-    sweep = Sweep(Path(config.hydra.sweep.dir).expanduser() / sweep_name(command, words))
-    try:
-        sweep.save_request(command, words)
-    except OSError as error:
-        sweep = Sweep(folder_instead(sweep.directory, error))
-        sweep.save_request(command, words)
+    sweep = Sweep(Path(config.hydra.sweep.dir).expanduser() / sweep_name(command, words), command, words)
     with flag_override(config.hydra, ["readonly", "struct"], False):
         config.hydra.sweep.dir = str(sweep.directory)
     return sweep

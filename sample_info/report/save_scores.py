@@ -69,7 +69,6 @@ def save_scores(
     save_tensors(directory / "scores.safetensors", {**about, **tensors, **images}, metadata)
     frame = pd.concat([_frame(examples, one) for one in scored])
     write_text(directory / "scores.csv", frame.to_csv(index=False))
-    logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
         accuracy = accuracy_of(information.summaries, examples.experiment.config.plain, examples.eraser_fit)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from conf import Options
+from conf import Options, flatten
 from harness.result import as_json
 from harness.result_fields import Part
 from harness.results.arrange import finished_runs, rows_of
@@ -28,7 +28,6 @@ from harness.results.columns import (
     values,
     word,
 )
-from harness.results.run_settings import flatten
 from harness.results.table import Table
 from harness.statistics import deviation_over
 from sample_info.result import InformationResult, SummaryCurves

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from conf.check import ConfigError
 from conf.command_process import exit_code
-from conf.commands import config_of
+from conf.commands import COMMANDS, command_named, config_of
 from conf.groups import without_config_dir
 from conf.terminal import printable, show_log
 from erasure.store.regular_files import DamagedFileError
@@ -24,7 +24,6 @@ from harness.device_and_precision import pick_device
 from harness.run_directory import RESULT, Run
 from harness.run_state import read_state
 from scripts.command_line import argument_parser, runs_folder
-from scripts.commands import COMMANDS, command_named
 from scripts.manage_sweep.status import SweepRun, of_sweep, on_disk, print_status
 
 

@@ -1,6 +1,5 @@
 """States of the runs of a sweep: finished, running, failed, missing."""
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,12 +11,11 @@ from rich.text import Text
 
 from conf.compose import jobs_of
 from conf.terminal import printable
-from erasure.progress import console, duration
+from erasure.progress import console
 from erasure.store.lease_holder import file_system_time
 from harness.command import Command
 from harness.run_ids import RUN_ID
-from harness.run_state import Name, State, seconds_left, state_of
-from harness.sweep_files import Sweep
+from harness.run_state import Name, State, state_of
 
 _SHOWN = 50  # lines per state
 
@@ -42,22 +40,9 @@ def _may_be_run(path: Path) -> bool:
 
 
 def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[SweepRun]:
-    """Return the runs of a sweep, in `root`; a run that was refused at launch has failed."""
-    now, jobs = file_system_time(root), jobs_by_id(command, overrides)
-    states = {name: state_of(root / name, now) for name in jobs}
-    if missing := [name for name, state in states.items() if state.name == "missing"]:
-        refused = _refused(root)
-        states |= {name: State("failed", refused[name]) for name in missing if name in refused}
-    return [SweepRun(root / name, states[name]) for name in jobs]
-
-
-def _refused(root: Path) -> dict[str, str]:
-    """Return why the sweeps below `root` refused runs."""
-    refused: dict[str, str] = {}
-    for directory in root.glob("sweeps/*"):
-        with contextlib.suppress(ValueError, OSError):
-            refused |= Sweep(directory).refused()
-    return refused
+    """Return the runs of a sweep, in `root`."""
+    now = file_system_time(root)
+    return [SweepRun(root / name, state_of(root / name, now)) for name in jobs_by_id(command, overrides)]
 
 
 def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
@@ -78,30 +63,6 @@ def print_status(runs: Sequence[SweepRun]) -> None:
         output.print(table)
     summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
     print(f"{len(runs):,} run{'s' * (len(runs) > 1)}: {summary}" if runs else "no runs")
-    if line := cost(runs):
-        print(line)
-
-
-def cost(runs: Sequence[SweepRun]) -> str:
-    """Return a line with the time used by finished runs, and the estimated time left.
-
-    A run takes the mean of finished runs of its dataset and model, less the time it has used. Failed runs do not count.
-    """
-    finished = {run.directory.name: run.state for run in runs if run.state.name == "finished"}
-    if not finished:
-        return ""
-    used = sum(state.seconds for state in finished.values())
-    left = {
-        run.directory.name: run.state.seconds for run in runs if run.state.name in ("running", "interrupted", "missing")
-    }
-    known = seconds_left(left, finished)
-    line = f"device time: {duration(used)} used by finished runs"
-    if known:
-        at_once = max(1, sum(run.state.name == "running" for run in runs))
-        line += f", about {duration(sum(known))} left, or {duration(sum(known) / at_once)} with {at_once} at a time"
-    if unknown := len(left) - len(known):
-        line += f"; no time estimate yet for {unknown} runs: no run of their dataset and model has finished"
-    return line
 
 
 def _lines(runs: Sequence[SweepRun]) -> Iterator[tuple[str, str, str]]:

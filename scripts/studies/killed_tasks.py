@@ -18,7 +18,6 @@ LEFT = {  # files of a finished run of `python -m mdl`
     "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
     "weights.safetensors",
 }  # fmt: skip
-_PRINTED = {"tables.json"}  # of a run that is no part of a sweep
 _SCORES = {"scores.csv", "scores.safetensors", "scores.png", "scores.pdf"}  # files of a finished run of sample_info
 _TRAINED = ("train.stack=all", "train.checkpoint_every_s=0.05")
 _VOID = "begun anew"
@@ -86,9 +85,7 @@ class KilledTasks:
         expected, results = numbers(undisturbed.runs), numbers(self.runs)
         equal = sum(results.get(run) == expected[run] for run in expected)
         orphans = [
-            path
-            for path in self.runs.glob("*/*")
-            if path.name not in LEFT | _PRINTED | _SCORES and path.parent.name != "sweeps"
+            path for path in self.runs.glob("*/*") if path.name not in LEFT | _SCORES and path.parent.name != "sweeps"
         ]
         orphans += [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
         print(f"{equal} of {len(expected)} results equal to the undisturbed sweep's to the bit")
@@ -104,9 +101,9 @@ class KilledTasks:
 
     def _run(self, task: Sequence[str]) -> None:
         """Run `python -m TASK`, and write its finished steps into the diary."""
+        from conf.commands import command_named
         from harness.command import main
         from harness.run_directory import Run
-        from scripts.commands import COMMANDS
 
         step, finish = Run.step, Run.finish
 
@@ -127,7 +124,7 @@ class KilledTasks:
             os.dup2(log, stream)
         often = () if task[0] == "sample_info" else _TRAINED
         sys.argv = [*task, *often, "logger.mode=disabled", f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        main(replace(COMMANDS[task[0]], summarise=lambda *_: None))  # no tables and figures
+        main(replace(command_named(task[0]), summarise=lambda *_: None))  # no tables and figures
 
 
 class Entry(NamedTuple):

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.sweep_files import Sweep
+from mdl.__main__ import COMMAND as MDL
+from scripts.manage_sweep.status import jobs_by_id
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "slurm"
@@ -48,7 +49,7 @@ class ArraySweep:
 
     def __init__(self, directory: Path, *overrides: str) -> None:
         self.runs, self._log = directory / "runs", directory / f"driver-{time.time_ns()}.log"
-        arguments = [
+        self._arguments = [
             "hydra/launcher=slurm",
             "device=cpu",
             "hydra.launcher.cpus_per_task=1",
@@ -58,7 +59,7 @@ class ArraySweep:
         where = [f"runs_dir={self.runs}", f"cache_dir={directory / 'cache'}"]
         with self._log.open("w") as log:
             self._driver = subprocess.Popen(
-                [sys.executable, "-m", "mdl", "-m", *arguments, *where],
+                [sys.executable, "-m", "mdl", "-m", *self._arguments, *where],
                 cwd=REPOSITORY, env=environment(), stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -78,8 +79,7 @@ class ArraySweep:
 
     def plan(self) -> Sequence[Path]:
         """Run directories, in the order of the array's tasks."""
-        (directory,) = self.runs.glob("sweeps/*")
-        return [job.run for job in Sweep(directory).planned()]
+        return [self.runs / name for name in jobs_by_id(MDL, self._arguments)]
 
     def wait(self, timeout_s: float = 180.0) -> int:
         """The driver's exit code."""

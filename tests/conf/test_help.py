@@ -5,9 +5,9 @@ import re
 import pytest
 
 from conf.check import ConfigError
+from conf.commands import COMMANDS
 from conf.groups import choices, chosen, groups
 from conf.help import help_text
-from scripts.commands import COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)

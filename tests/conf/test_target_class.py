@@ -36,7 +36,7 @@ REFUSED_NETWORKS = {
     "Abstract": "own_networks.Abstract: has no reset_parameters: every model defines it",
     "neither": r"own_networks.neither: must be a subclass of .*Model, a torch.nn.Module or a function that makes one$",
     "Untyped": "own_networks.Untyped: option degree has no type: write one, e.g. degree: int",
-    "Positional": r"own_networks.Positional: option degree must be keyword-only: write it after \*",
+    "Positional": r"unknown key model.degree: choose from sketch",
 }
 
 

@@ -36,6 +36,7 @@ NOT_COMPUTING = ("dataclasses", "conf.", "harness.", "mdl.__main__", "train.sett
 
 REFUSED = {
     "model=kernel train.lr=0.1": "train.lr=0.1: has no effect with model=kernel, only with a network, e.g. model=mlp",
+    "model=kernel train.precision=float32": "train.precision=float32: has no effect with model=kernel",
     "model=kernel mdl.validation=prefix": "mdl.validation=prefix: has no effect with model=kernel",
     "model=kernel dataset.flip=true": "dataset.flip=true: has no effect with model=kernel",
     "model=kernel model.bandwidth=1": "model.bandwidth=1.0: has no effect with model=kernel, only with model.kernel",
@@ -94,7 +95,6 @@ def test_train_has_no_published_procedure(command) -> None:
     "words",
     [
         ["model=kernel", "train=quick", "mdl=paper"],  # choices pass as a whole
-        ["model=kernel", "train.precision=float32"],  # what "auto" is on a CPU: the same run
         ["train=quick", "train.protocol=published"],
         ["mdl.code=replay", "mdl=paper", "train=paper"],
         ["mdl.order=largest_first", "mdl.replay.batch=4"],  # the default

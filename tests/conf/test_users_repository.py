@@ -2,14 +2,13 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conf.compose import composed, jobs_of
+from conf.compose import composed
 from conf.groups import choices
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
@@ -18,7 +17,7 @@ from tests.conftest import ERASER
 CHECKOUT = Path(__file__).parents[2]
 TINY = [
     "model=net",
-    "model.act=ReLU",
+    "+model.act=ReLU",
     "train=quick",
     "train.max_epochs=1",
     "mdl.num_chunks=2",
@@ -45,7 +44,6 @@ def theirs(tmp_path: Path) -> Path:
         "mynets.py": NETWORK,
         "conf/model/net.yaml": "# of mynets\nname: net\n_target_: mynets.net\nwidth: 4\n",
         "conf/eraser/mine.yaml": "# to the mean\nname: mine\n_target_: mine.Mine\n",
-        "conf/model/theirs.yaml": "# of models/\nname: theirs\n_target_: models.theirs.Theirs\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -59,10 +57,8 @@ def started(theirs: Path, at: Path, *words: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path) -> None:
+def test_an_eraser_and_a_network_of_theirs_are_run_and_found(theirs: Path) -> None:
     mine = [f"--config-dir={theirs}/conf", "eraser=mine"]
-    shown = started(theirs, CHECKOUT, "mdl", *mine, "--help", "eraser")
-    assert "* mine              to the mean" in shown.stdout, shown.stderr
     run = [*mine, *TINY, f"runs_dir={theirs}/runs", f"cache_dir={theirs}/cache"]
     outcome = started(theirs, theirs, "mdl", *run)  # in the middle of what is theirs
     assert outcome.returncode == 0, outcome.stderr
@@ -74,32 +70,27 @@ def test_an_eraser_and_a_network_of_theirs_are_listed_run_and_found(theirs: Path
     assert "1 run: 1 finished" in status.stdout, status.stderr
 
 
-def test_an_option_that_a_yaml_file_of_theirs_leaves_out_is_known(command, written, tmp_path: Path) -> None:
+def test_an_option_that_a_yaml_file_of_theirs_does_not_list_is_added_with_a_plus(
+    command, written, tmp_path: Path
+) -> None:
     written("def Mine(input_shape: list[int], num_classes: int, *, width: int = 32): ...")
     (tmp_path / "theirs/model").mkdir(parents=True)
     (tmp_path / "theirs/model/net.yaml").write_text("name: net\n_target_: mine.Mine\n")
-    refused = command(MDL, "--config-dir=theirs", "model=net", "model.widht=64")
-    assert (refused.code, refused.err) == (
-        2,
-        "unknown model=net option widht: did you mean width? choose from width\n",
-    )
-    jobs = [config.model for _, config in jobs_of("mdl", ["model=mlp,net", "model.width=8,16"])]
-    assert [(model.name, model.width) for model in jobs] == [("mlp", 8), ("mlp", 16), ("net", 8), ("net", 16)]
-    alone = composed("mdl", ["model=net"], MdlConfig)
-    assert "width" not in alone.model
-    shown = command(MDL, "--config-dir=theirs", "model=net", "--help").out
-    assert re.search(r"\n  model.width: 32 +# of mine.Mine\n", shown)
+    refused = command(MDL, "--config-dir=theirs", "model=net", "model.width=64")
+    assert refused.code == 2
+    assert refused.err.endswith("; one that its file does not list is added by +model.width=VALUE\n")
+    assert composed("mdl", ["model=net", "+model.width=64"], MdlConfig).model["width"] == 64
+    assert "width" not in composed("mdl", ["model=net"], MdlConfig).model
+    refused = command(MDL, "--config-dir=theirs", "model=net", "+model.widht=64")
+    assert (refused.code, refused.err) == (2, "unknown key model.widht: did you mean width? choose from width\n")
 
 
-def test_a_class_of_theirs_that_cannot_be_imported_is_named_before_its_options(command, tmp_path: Path) -> None:
+def test_a_class_of_theirs_that_cannot_be_imported_is_named(command, tmp_path: Path) -> None:
     (tmp_path / "theirs/model").mkdir(parents=True)
     (tmp_path / "theirs/model/net.yaml").write_text("name: net\n_target_: my_nets.Net\n")
+    refused = command(MDL, "--config-dir=theirs", "model=net")
     reason = "cannot be imported (No module named 'my_nets'; add the folder that holds it to PYTHONPATH)"
-    refused = command(MDL, "--config-dir=theirs", "model=net", "model.width=64")
     assert (refused.code, refused.err) == (2, f"_target_=my_nets.Net: {reason}\n")
-    shown = command(MDL, "--config-dir=theirs", "model=net", "--help")
-    assert shown.code == 0
-    assert f"  model.*: unknown, as _target_=my_nets.Net: {reason}\n" in shown.out
 
 
 def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None:
@@ -107,15 +98,6 @@ def test_the_processes_of_a_sweep_import_nothing_of_theirs(theirs: Path) -> None
     words = [f"--config-dir={theirs}/conf", "eraser=control", *TINY, "hydra/launcher=local"]
     outcome = started(theirs, theirs, "mdl", "-m", *words)
     assert outcome.stdout.splitlines()[-1] == "1 of 1 runs finished", outcome.stderr
-
-
-def test_a_package_of_theirs_that_ours_hides_is_named(theirs: Path) -> None:
-    refused = started(theirs, CHECKOUT, "mdl", "--config-dir", f"{theirs}/conf", "model=theirs", "eraser=control")
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1] == (
-        "_target_=models.theirs.Theirs: cannot be imported (No module named 'models.theirs'; "
-        f"models is {CHECKOUT}/models: a package of yours needs another name)"
-    )
 
 
 @pytest.mark.parametrize(

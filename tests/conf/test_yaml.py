@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
-from conf.commands import config_of
+from conf.commands import COMMANDS, command_named, config_of
 from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, chosen, groups, keys
@@ -27,7 +27,6 @@ from harness.experiment import Experiment
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
-from scripts.commands import COMMANDS
 from train.__main__ import COMMAND as TRAIN
 
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
@@ -47,7 +46,7 @@ def composed(command: Command, *overrides: str) -> Any:
 
 def command_with(group: str) -> Command:
     """Return the first command whose configuration has a group."""
-    return next(command for command in COMMANDS.values() if group in chosen(command.name, ()))
+    return next(command for command in map(command_named, COMMANDS) if group in chosen(command.name, ()))
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
@@ -158,7 +157,7 @@ def test_a_swept_size_reaches_the_model_and_no_further() -> None:
 
 def launched(header: list[str]) -> list[Command]:
     """Return the commands that an experiment's header names."""
-    return [COMMANDS[line.split()[3]] for line in header if line.startswith("# python -m ")]
+    return [command_named(line.split()[3]) for line in header if line.startswith("# python -m ")]
 
 
 def swept_values(command: str, words: list[str]) -> list[list[str]]:

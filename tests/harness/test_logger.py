@@ -17,7 +17,6 @@ from conf.compose import composed
 from conf.schema import LoggerSettings
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow
-from tests.made_up_runs import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
 from train.settings import TrainConfig
@@ -206,39 +205,11 @@ def test_a_requeued_run_is_marked_and_continued_under_the_same_id(tmp_path: Path
         assert ("preempting" in [record.WhichOneof("record_type") for record in records(path)]) == preempted
 
 
-def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
-    both = [1.0, 2.0]
-    code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), both)
-    points = [
-        {"n": n, "ce_next_bits": following, "ce_test_bits": both, "epochs": [3, 4]}
-        for n, following in ((5, both), (10, None))
-    ]
-    result = made_up("mdl-x", command="mdl", seeds=[0, 1], mdl=code, curve=points)
+def test_an_image_is_logged_and_a_vector_is_not(tmp_path: Path) -> None:
     with logger(tmp_path) as logged:
         logged.image("examples/test", lambda: torch.zeros(64, 128, 1, dtype=torch.uint8), "a, b")
         logged.image("examples/vectors", lambda: torch.zeros(64, 256, 12, dtype=torch.uint8), "c, d")
-        logged.result(result)
-    run = only_run(tmp_path)
-    logged_values = {key: value for point in run.history for key, value in point.items()}
-    assert logged_values["examples/test._type"] == "image-file"
-    assert logged_values["examples/test.width"] == 128
-    (path,) = tmp_path.rglob("*.wandb")
-    artifacts = [record.artifact for record in records(path) if record.WhichOneof("record_type") == "artifact"]
-    artifacts += [
-        record.request.log_artifact.artifact
-        for record in records(path)
-        if record.WhichOneof("record_type") == "request" and record.request.WhichOneof("request_type") == "log_artifact"
-    ]
-    (artifact,) = [artifact for artifact in artifacts if artifact.type == "result"]
-    assert artifact.name == "result-mdl-x"
-    paths = [entry.path for entry in artifact.manifest.contents]
-    assert paths == ["result.json"]
-    assert all(Path(entry.local_path).is_relative_to(path.parent) for entry in artifact.manifest.contents)
-    assert not (tmp_path / "wandb" / "artifacts").exists()  # else it outlives the run that is cleaned up
-
-
-def test_a_tables_files_stay_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "home"))
-    with logger(tmp_path / "run") as logged:
-        logged.table("scores", ["index"], [[0], [1]])
-    assert not (tmp_path / "home").exists()
+    (values,) = only_run(tmp_path).history
+    assert values["examples/test._type"] == "image-file"
+    assert values["examples/test.width"] == 128
+    assert not [key for key in values if key.startswith("examples/vectors")]

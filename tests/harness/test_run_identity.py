@@ -12,12 +12,10 @@ from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
 from harness.experiment import Experiment, network
-from harness.run_directory import Run
 from harness.run_ids import run_id
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
-from tests.made_up_runs import made_up
 from train.settings import TrainConfig, TrainingConfig
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
@@ -51,10 +49,9 @@ def test_an_edited_eraser_never_gives_yesterday_s_number(command, written, caplo
 
     first, learnt = run("x")
     assert learnt < 3.3
-    assert "the code of" not in caplog.text
     second, chance = run("x * 0 + self.mean")
     assert chance == pytest.approx(3.3219, abs=1e-3)
-    assert f"{first} would be this run, but the code of mine.Mine has changed since" in caplog.text
+    assert first != second
     assert run("x * 0 + self.mean", "runs_dir=elsewhere/../runs")[0] == second  # from runs/
     command(MDL, *TINY, "logger.mode=disabled", "runs_dir=fresh", "eraser.name=mine", "eraser._target_=mine.Mine")
     fresh = read_json(Path("fresh") / second / "result.json")
@@ -158,14 +155,3 @@ def test_identity_is_readable_and_covers_every_value() -> None:
         run_id("mdl", DESCRIBED, CODE | {"mine.Mine": "b"}),
     ]
     assert len({identity, *others}) == 5
-
-
-def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) -> None:
-    runs = [Run(tmp_path, run_id("mdl", DESCRIBED, CODE | {"mine.Mine": digest})) for digest in "abc"]
-    runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
-    for run in runs[1:]:
-        run.start("")
-    runs[1].finish(made_up(runs[1].id))
-    runs[3].finish(made_up(runs[3].id))
-    assert runs[0].before_code_changed() == made_up(runs[1].id)
-    assert runs[1].before_code_changed() is None

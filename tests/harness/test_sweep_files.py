@@ -1,12 +1,11 @@
 """The name of a sweep's directory, and its files, which somebody else may have edited."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from erasure.store.checked_files import sealed, write_json
-from harness.sweep_files import Sweep, SweepJob, keep_text, kept_text, sources_of_tables, sweep_name
+from erasure.store.checked_files import write_json
+from harness.sweep_files import Sweep, sweep_name
 
 
 @pytest.mark.parametrize(
@@ -18,7 +17,7 @@ from harness.sweep_files import Sweep, SweepJob, keep_text, kept_text, sources_o
     ],
 )
 def test_an_edited_error_is_not_believed(tmp_path: Path, before: str, after: str, said: str) -> None:
-    sweep, path = Sweep(tmp_path), tmp_path / "error-a.json"
+    sweep, path = Sweep(tmp_path, "mdl", []), tmp_path / "error-a.json"
     sweep.fail("a", "no memory", 2)
     assert sweep.error_of("a") == ("no memory", 2)
     path.write_text(path.read_text().replace(before, after, 1))
@@ -29,59 +28,12 @@ def test_an_edited_error_is_not_believed(tmp_path: Path, before: str, after: str
     assert sweep.failed("a")
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [None, 3, ["x"], [{}], [{"overrides": ["a"]}], [{"overrides": "a", "run": "b"}], [{"overrides": [1], "run": "b"}]],
-)
-def test_a_plan_that_is_none_is_one_line(tmp_path: Path, jobs: Any) -> None:
-    write_json(tmp_path / "plan.json", {} if jobs is None else {"jobs": jobs})
-    with pytest.raises(ValueError, match=r"plan\.json"):
-        Sweep(tmp_path).planned()
-
-
 def test_other_values_than_those_of_a_sweep_are_not_believed(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path)
-    sweep.plan([])
+    sweep = Sweep(tmp_path, "mdl", [])
     write_json(tmp_path / "error-a.json", {"error": 3})
     error, exit_code = sweep.error_of("a")
     assert exit_code == 1
-    assert "error-a.json lacks" in error
-
-
-class _Finishing(type(Path())):  # type: ignore[misc]
-    """The directory of a run whose process deletes the files of its steps while somebody lists them."""
-
-    def glob(self, pattern: str, **options: Any) -> Any:
-        return [*super().glob(pattern, **options), self / "step-1295.safetensors"]
-
-
-def test_a_text_is_kept_until_a_file_of_its_tables_changes(tmp_path: Path) -> None:
-    run, control = (tmp_path / "runs" / f"mdl-digits-{eraser}-mlp-1-2" for eraser in ("leace", "control"))
-    for folder in (run, control, tmp_path / "tables"):
-        folder.mkdir(parents=True)
-    (run / "result.json").write_text("{}")
-
-    def kept() -> str | None:
-        return kept_text(tmp_path / "tables", [run], sources_of_tables("mdl", [run]))
-
-    def keep(sources: str) -> None:
-        keep_text(tmp_path / "tables", [_Finishing(run)], sources, "a table")
-        assert kept_text(tmp_path / "tables", [run], sources) == "a table"
-
-    assert kept() is None
-    keep(sources_of_tables("mdl", [run]))
-    before = sources_of_tables("mdl", [run])
-    for path in (run / "result.json", control / "result.json", run / "curves.csv", tmp_path / "tables" / "table.md"):
-        assert kept() == "a table"
-        path.write_text("{ }")
-        assert kept() is None, path
-        keep(sources_of_tables("mdl", [run]))
-    keep(before)  # the control finished while the tables were made
-    assert kept() is None
-    for content in ("", sealed({"printed": 1})):
-        keep(sources_of_tables("mdl", [run]))
-        (tmp_path / "tables" / "tables.json").write_text(content)
-        assert kept() is None
+    assert error.endswith("launch the sweep again")
 
 
 @pytest.mark.parametrize("linked", ["sweeps", "sweeps/mdl-x", "sweeps/mdl-x/.submitit"])
@@ -89,31 +41,22 @@ def test_a_sweep_is_not_written_through_a_link(tmp_path: Path, linked: str) -> N
     (tmp_path / "user").mkdir()
     (tmp_path / linked).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / linked).symlink_to(tmp_path / "user")
-    sweep = Sweep(tmp_path / "sweeps" / "mdl-x")
-
-    def launch() -> None:
-        sweep.save_request("mdl", [])
-        sweep.plan([])
+    sweep = Sweep(tmp_path / "sweeps" / "mdl-x", "mdl", [])
 
     with pytest.raises(ValueError, match=f"{linked} is a link"):
-        launch()
+        sweep.begin([])
     assert [*(tmp_path / "user").iterdir()] == []
 
 
 def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:
-    sweep, jobs = Sweep(tmp_path), [SweepJob(0, ["seeds=[0]"], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")]
-    sweep.plan(jobs)
-    assert sweep.planned() == jobs
+    sweep = Sweep(tmp_path, "mdl", [])
+    sweep.begin([])
     sweep.fail("a", "mdl.num_chunks=500", 2)
-    assert sweep.refused() == {"a": "mdl.num_chunks=500"}
-    assert sweep.error_of("b") == (
-        "no result or error recorded; probably killed: launch the sweep again to continue b",
-        1,
-    )
-    Sweep(tmp_path).plan(jobs[1:])  # another process launches the same command line where another device is
-    assert sweep.jobs == jobs, "those of this launch"
+    assert sweep.error_of("a") == ("mdl.num_chunks=500", 2)
+    lacking = "no result or error recorded; probably killed: launch the sweep again to continue b"
+    assert sweep.error_of("b") == (lacking, 1)
+    Sweep(tmp_path, "mdl", []).begin([])
     assert not sweep.failed("a")
-    assert sweep.planned() == [SweepJob(0, [], tmp_path / "b")]
 
 
 def test_a_sweep_has_one_name_however_and_wherever_it_is_launched() -> None:

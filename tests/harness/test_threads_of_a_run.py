@@ -61,17 +61,14 @@ def in_erasers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ("what", "words"),
     [
         (MDL, []),
-        (MDL, ["mdl.code=replay", "mdl.replay.streams=2"]),
         (MDL, PUBLISHED),
         (TRAIN, []),
-        (TRAIN, ["counterparts=[order2]"]),
         (SAMPLE_INFO, ["sample_info.examples=40", "sample_info.training.steps=3"]),
     ],
-    ids=["blocks", "replay", "published", "train", "counterparts", "sample_info"],
+    ids=["blocks", "published", "train", "sample_info"],
 )
 def test_small_networks_and_erasers_take_one_thread(command, in_networks, in_erasers, what, words: list[str]) -> None:
     tiny = [word for word in TINY if what is not SAMPLE_INFO or "train" not in word]
-    tiny = [word for word in tiny if not ("mdl.code=replay" in words and "max_epochs" in word)]
     chunks = [f"mdl.num_chunks={3 if words == PUBLISHED else 2}"] if what is MDL else []
     outcome = command(what, "eraser=leace", *tiny, *chunks, *words)
     assert outcome.code == 0, outcome.err

@@ -45,7 +45,8 @@ def test_folders_are_found_in_the_order_of_their_names_and_links_are_not_followe
     (root / "broken").symlink_to(tmp_path / "none")
     paths = [str(path.relative_to(root)) for path in run_directories(root, notes.append)]
     assert paths == ["a", "b/10", "b/2"]
-    assert notes == [f"{root}/outside: a link to another folder, which is not followed: search that folder itself"]
+    said = "a link to a folder, which is not followed: search that folder itself"
+    assert notes == [f"{root}/outside: {said}", f"{root}/b/again: {said}"]
     (tmp_path / "link").symlink_to(root)  # what a user names is searched
     assert len([*run_directories(tmp_path / "link")]) == 3
 

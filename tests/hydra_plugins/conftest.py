@@ -1,12 +1,12 @@
 """A tiny sweep, its launchers, and its runs."""
 
-from pathlib import Path
-
 import pytest
 from hydra.core.plugins import Plugins
 
 from harness.run_directory import Run
-from harness.sweep_files import PLAN, Sweep, SweepJob
+from harness.sweep_files import SweepJob
+from mdl.__main__ import COMMAND as MDL
+from scripts.manage_sweep.status import jobs_by_id
 from tests.made_up_runs import made_up
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
@@ -20,10 +20,10 @@ def launcher():
     return lambda name: Plugins.instance().class_name_to_class[f"hydra_plugins.erasure_mdl.{name}"]
 
 
-def planned_runs() -> list[Run]:
-    """The runs of the sweep that was launched last."""
-    latest = max(Path("runs/sweeps").glob(f"*/{PLAN}"), key=lambda plan: plan.stat().st_mtime_ns)
-    return [Run(job.run.parent, job.run.name) for job in Sweep(latest.parent).planned()]
+def run_of(*overrides: str) -> Run:
+    """The run of a command line of `python -m mdl`."""
+    (name,) = jobs_by_id(MDL, overrides)
+    return Run("runs", name)
 
 
 def finish(job: SweepJob) -> None:

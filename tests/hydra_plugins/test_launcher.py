@@ -12,12 +12,12 @@ from erasure.store.lease import Lease
 from harness.run_directory import LOCK
 from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
-from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, planned_runs
+from tests.hydra_plugins.conftest import LOCAL, SLURM, TINY, run_of
 
 
 def test_what_a_killed_process_left_of_a_finished_run_is_deleted(command) -> None:
     assert command(MDL, "-m", "eraser=control", *TINY).code == 0
-    (run,) = planned_runs()
+    run = run_of("eraser=control", *TINY)
     left, notes = run.directory / "checkpoint-27.safetensors", run.directory / "notes.txt"
     for path in (left, notes):
         path.write_text("")

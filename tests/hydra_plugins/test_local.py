@@ -19,7 +19,6 @@ import submitit
 import torch
 
 from harness.run_directory import LOCK
-from harness.sweep_files import Sweep
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 from tests.hydra_plugins.conftest import LOCAL, TINY
@@ -108,27 +107,6 @@ def test_one_device_for_several_processes_is_refused(command, executor: Executor
     assert executor.devices == []
 
 
-def test_a_signal_to_the_launching_process_ends_the_others(command, executor: Executor, monkeypatch) -> None:
-    processes: list[subprocess.Popen] = []
-    pending = [signal.SIGTERM]
-
-    def submit(*_: object) -> SimpleNamespace:
-        process = subprocess.Popen(["sleep", "60"])
-        processes.append(process)
-
-        def done() -> bool:
-            while pending:
-                signal.raise_signal(pending.pop())
-            return process.poll() is not None
-
-        return SimpleNamespace(done=done, job_id=str(process.pid))
-
-    monkeypatch.setattr(executor, "submit", submit)
-    outcome = command(MDL, *LOCAL, "device=cpu", "train.lr=0.1,0.2", *TINY)
-    assert outcome.code == 128 + signal.SIGTERM
-    assert [process.wait(10) for process in processes] == [-signal.SIGTERM] * 2
-
-
 @contextlib.contextmanager
 def launched(tmp_path: Path, *overrides: str) -> Iterator[subprocess.Popen]:
     """A sweep in two processes, of trainings that save themselves often; what is left of it ends with the block."""
@@ -175,7 +153,6 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
         assert shell.wait(60) == 130
     log = (tmp_path / "driver.log").read_text()
     assert "stopping once every run has saved its training" in log
-    assert max(log.count(f"#{number} has ended") for number in range(2)) <= 1
     for run in runs:
         assert any(path.stat().st_mtime >= stopped - 0.01 for path in run.glob("checkpoint-*")), list(run.iterdir())
         assert not (run / LOCK).exists()
@@ -194,9 +171,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(command,
     assert "2 of 3 runs finished, 1 failed" in log
     assert re.search(r"failed: .* train\.lr=1e\+38 .*: the loss is not finite", log)
     assert "bits per label" in log
-    assert max(log.count(f"#{number} has ended") for number in range(3)) == 1
-    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
-    assert [Sweep(sweep).failed(job.run.name) for job in Sweep(sweep).planned()] == [True, False, False]
+    assert len([*tmp_path.glob("runs/sweeps/*/error-*.json")]) == 1
 
     caplog.set_level(logging.INFO)
     again = command(MDL, *LOCAL, *TINY, *SAVED, *options, "train.lr=0.005", *where(tmp_path))

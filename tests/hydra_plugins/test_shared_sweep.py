@@ -14,7 +14,7 @@ RUNS = [f"train-digits-{eraser}-mlp-00000000" for eraser in ("control", "leace",
 
 
 def test_a_job_that_was_passed_over_comes_again_until_its_run_has_ended(tmp_path: Path) -> None:
-    sweep, given = Sweep(tmp_path / "sweep"), []
+    sweep, given = Sweep(tmp_path / "sweep", "mdl", []), []
     a, b, c = (SweepJob(number, [], tmp_path / run) for number, run in enumerate(RUNS))
     sweep.fail(RUNS[1], "no memory", 1)  # in another process, which may have less
     finish(c)
@@ -29,7 +29,7 @@ def test_a_run_that_another_process_computes_comes_last_once_it_is_free(tmp_path
     caplog.set_level(logging.INFO)
     given, elsewhere = [], ExitStack()
     elsewhere.enter_context(Run(tmp_path, RUNS[0]).claim())
-    sweep = Sweep(tmp_path / "sweep")
+    sweep = Sweep(tmp_path / "sweep", "mdl", [])
     for job in in_turn([SweepJob(number, [], tmp_path / RUNS[number]) for number in (0, 1)], sweep):
         given.append(job.number)
         finish(job)

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import os
 import re
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from erasure.datasets.digits import Digits
 from erasure.store.cache import Cache
 from erasure.store.checked_files import read_json
 from harness.command import end_sweep
-from harness.sweep_files import Sweep
+from harness.sweep_files import Sweep, SweepJob
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.wandb_file import only_run
@@ -64,58 +63,29 @@ def test_a_sweep_compares_erasers_and_models_and_loads_nothing_again(command, mo
     assert again.code == 0, again.err
     assert "4 of 4 runs finished" in again.out
     assert first.out[first.out.index("mdl: digits") : first.out.index("4 of 4 runs")] in again.out
-    assert "tables and figure are as they were" in again.out
     other = command(MDL, *arguments, "train.max_epochs=2")  # the negative control
     assert other.code == 1
     assert "touched" in other.err
 
 
-CHANGES = {
-    "emptied table": lambda path: path.write_text("") if path.name == "table.md" else None,
-    "deleted table": lambda path: path.unlink() if path.name == "table.csv" else None,
-    "damaged figure": lambda path: path.write_bytes(path.read_bytes()[:-1]) if path.name == "comparison.pdf" else None,
-    "newer result": lambda path: os.utime(path) if path.parent.name.startswith("mdl-digits-leace") else None,
-}
-
-
-def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command) -> None:
-    arguments = ["-m", "eraser=control,leace", "model=linear", *TINY]
-    first = command(MDL, *arguments)
-    made = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
-    assert "are as they were" in command(MDL, *arguments).out
-    for name, change in CHANGES.items():
-        for path in [*sweep_directory().iterdir(), *Path("runs").glob("mdl-*/result.json")]:
-            change(path)
-        again = command(MDL, *arguments)
-        assert "are as they were" not in again.out, name
-        assert again.out[again.out.index("mdl: digits") :] == first.out[first.out.index("mdl: digits") :]
-        remade = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
-        assert remade["tables.json"] != made["tables.json"], name
-        assert remade == made | {"tables.json": remade["tables.json"]}, name
-        made = remade
-    Path("mine").mkdir()
-    for text, shown in (("names: {leace: Mine}", " Mine "), ("names: {leace: Another}", " Another ")):
-        Path("mine/display_names.yaml").write_text(text)
-        assert shown in command(MDL, "--config-dir=mine", *arguments).out
-    assert "are as they were" in command(MDL, "--config-dir=mine", *arguments).out
-    assert " LEACE " in command(MDL, *arguments).out
-
-
-def test_tables_of_a_run_are_made_again_where_its_control_is_new_or_newer(command) -> None:
+def test_a_run_that_had_finished_names_its_tables_and_makes_missing_ones_with_the_control_of_now(command) -> None:
     arguments = ["eraser=leace", "model=linear", *TINY]
     alone = command(MDL, *arguments)
     assert "no finished control run to compare with" in alone.out
-    again = command(MDL, *arguments)
-    assert "are as they were" in again.out
-    assert alone.out.partition("\n")[2] in again.out  # the first line has the seconds
     assert command(MDL, *arguments, "eraser=control").code == 0
-    compared = command(MDL, *arguments)
-    assert "Δ to control" in compared.out
-    assert "are as they were" not in compared.out
-    assert "are as they were" in command(MDL, *arguments).out
-    (control,) = Path("runs").glob("mdl-digits-control-*/result.json")
-    os.utime(control)
-    assert "are as they were" not in command(MDL, *arguments).out
+    (run,) = Path("runs").glob("mdl-digits-leace-*")
+    before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+    headline, *named = command(MDL, *arguments).out.splitlines()
+    assert headline.partition("  (")[0] == alone.out.partition("  (")[0]
+    assert named == [
+        f"figure: {run}/comparison.png",
+        f"tables: {run}/table.md",
+        "as of when the run ended; python -m scripts.report runs compares it with all runs",
+    ]
+    assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
+    (run / "table.md").unlink()
+    assert "Δ to control" in command(MDL, *arguments).out
+    assert "Δ to control" in (run / "table.md").read_text()
 
 
 def test_a_result_holds_what_it_says_it_holds(command) -> None:
@@ -162,7 +132,6 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
 
 def test_a_single_run_is_compared_with_its_control_if_that_has_run(command, monkeypatch) -> None:
     tiny = [*TINY, "model=linear"]
-    assert "no finished control run to compare with" in command(MDL, "eraser=leace", *tiny).out
     command(MDL, "eraser=control", *tiny)
     compared = command(MDL, "eraser=leace", *tiny)
     assert compared.code == 0
@@ -175,7 +144,7 @@ def test_a_single_run_is_compared_with_its_control_if_that_has_run(command, monk
     Path("runs").rename("moved")
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    assert difference in command(MDL, "eraser=leace", *tiny, "runs_dir=../moved").out
+    assert difference in command(MDL, "-m", "eraser=leace", *tiny, "runs_dir=../moved").out
 
 
 def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:
@@ -185,8 +154,7 @@ def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:
     assert "failed: train.lr=1e+38 eraser=control model=linear" in outcome.err
     assert "the loss is not finite" in outcome.err
     assert "bits per label" in outcome.out
-    sweep = Sweep(sweep_directory())
-    assert [sweep.failed(job.run.name) for job in sweep.planned()] == [True, False]
+    assert len([*sweep_directory().glob("error-*.json")]) == 1
 
 
 def test_an_interrupted_run_continues_after_its_last_finished_size(command, monkeypatch) -> None:
@@ -225,8 +193,8 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    sweep = Sweep(sweep_directory())
-    sweep.jobs = sweep.planned()
+    sweep = Sweep(sweep_directory(), "mdl", [])
+    sweep.jobs = [SweepJob(0, [], run) for run in Path("runs").glob("mdl-*")]
     assert end_sweep(MDL, sweep) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out

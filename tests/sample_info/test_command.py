@@ -72,7 +72,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     monkeypatch.setattr(training_problem, "ntk", fail)
     again = command(COMMAND, *SMALL, "seeds=[0,1]")
     assert again.code == 0, again.err
-    assert "notes" in again.out
+    assert "table.md" in again.out
 
 
 def left_out_correct(config: Options, seed: int) -> list[int]:

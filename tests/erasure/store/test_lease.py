@@ -4,13 +4,11 @@ import json
 import logging
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -61,29 +59,6 @@ def test_one_holds_it_and_the_next_only_after_release(tmp_path: Path) -> None:
     assert second.try_acquire()
     assert not first.try_acquire()
     second.release()
-
-
-def test_a_block_waits_for_the_lease_and_releases_it_even_on_an_error(tmp_path: Path) -> None:
-    order = []
-
-    def wait() -> None:
-        with Lease(tmp_path / "lock"):
-            order.append("second")
-
-    waiter = threading.Thread(target=wait)
-
-    def fail() -> None:
-        with Lease(tmp_path / "lock"):
-            waiter.start()
-            waiter.join(timeout=0.3)
-            order.append("first")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    waiter.join()
-    assert order == ["first", "second"]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_many_threads_one_at_a_time_is_inside(tmp_path: Path) -> None:
@@ -140,28 +115,6 @@ def test_a_beating_heart_keeps_the_lease_past_the_stale_time(tmp_path: Path) -> 
         time.sleep(0.02)
     holder._stop.set()  # the negative control: the same waiter, once the heart has stopped
     assert wait_for_takeover(waiter) > 0
-    waiter.release()
-
-
-def hold(path: Path, acquired: Event) -> None:
-    assert Lease(path, stale_after_s=NEVER_S).try_acquire()
-    acquired.set()
-    time.sleep(60)
-
-
-def test_a_killed_process_on_this_machine_is_replaced_at_once(tmp_path: Path) -> None:
-    path, acquired = tmp_path / "lock", PROCESSES.Event()
-    process = PROCESSES.Process(target=hold, args=(path, acquired))
-    process.start()
-    assert acquired.wait(30)
-    waiter = Lease(path, stale_after_s=NEVER_S)
-    assert not waiter.try_acquire()
-    assert waiter.holder() == f"process {process.pid} on {socket.gethostname()}"
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert path.exists()  # it had no chance to clean up
-    assert waiter.try_acquire()
     waiter.release()
 
 
@@ -310,6 +263,7 @@ def test_a_holder_that_wakes_up_while_it_is_taken_over_keeps_the_lease(tmp_path:
         b'{"token": "a", "host',
         b"\xff\xfe\x00",
         b"[]",
+        b"[" * 60_000,
         b"{}",
         b'{"token": "a", "host": "HOST"}',
         b'{"token": "a", "host": "HOST", "pid": "none"}',
@@ -331,24 +285,6 @@ def test_a_lock_file_that_says_nothing_is_waited_for_and_then_taken(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_file_that_may_not_be_read_still_has_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
-    """A file of another person of the group, with a strict umask."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError
-
-    path = tmp_path / "lock"
-    abandoned(path, pid=dead_pid())
-    monkeypatch.setattr(Path, "read_text", refuse)
-    lease, started = Lease(path, stale_after_s=0.2), time.monotonic()
-    assert not lease.try_acquire()
-    wait_for_takeover(lease)
-    assert time.monotonic() - started >= 0.2
-    monkeypatch.undo()
-    lease.release()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     first, second = Lease(tmp_path / "lock", stale_after_s=60), Lease(tmp_path / "lock", stale_after_s=60)
@@ -359,18 +295,11 @@ def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureF
     assert caplog.text.count(f"waiting for {tmp_path / 'lock'}, held by process {os.getpid()}") == 1
 
 
-@pytest.mark.parametrize(
-    ("stopped_s", "said"),
-    [(0, "was deleted or moved while it was held"), (9, "another process has taken over and ended")],
-)
-def test_a_lease_whose_file_is_gone_is_said_to_be_anothers_if_it_expired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_s: float, said: str
-) -> None:
-    lease, now = Lease(tmp_path / "lock", stale_after_s=8), time.monotonic()
+def test_a_lease_whose_file_is_gone_is_lost(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lock")
     lease.acquire()
     (tmp_path / "lock").unlink()
-    monkeypatch.setattr(time, "monotonic", lambda: now + stopped_s)
-    with pytest.raises(LeaseLostError, match=said):
+    with pytest.raises(LeaseLostError, match="was deleted while it was held"):
         lease.require()
     lease.release()
 
@@ -402,13 +331,6 @@ def test_a_heart_that_was_taken_over_does_not_beat_for_the_other(tmp_path: Path,
     assert lease.path.stat().st_mtime == 1.0
     lease.release()
     assert lease.path.exists()
-
-
-def test_a_lock_of_brackets_is_nobodys(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("[" * 60_000)
-    beat = heartbeat(tmp_path / "lock")
-    assert beat is not None
-    assert beat.process == {}
 
 
 def test_a_lock_that_a_waiting_process_moves_and_puts_back_is_still_held(tmp_path: Path) -> None:

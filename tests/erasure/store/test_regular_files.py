@@ -29,8 +29,8 @@ def bound(path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        (os.mkfifo, "a named pipe, which is not read"),
-        (bound, "a socket, which is not read"),
+        (os.mkfifo, "no regular file, which is not read"),
+        (bound, "no regular file, which is not read"),
         (lambda path: path.symlink_to("/dev/zero"), "a link, which is not read"),
         (lambda path: path.symlink_to(path), "a link, which is not read"),
         (lambda path: path.write_bytes(bytes(11)), "too large to be read, 11 bytes: at most 10"),
@@ -55,8 +55,8 @@ def test_what_is_read_is_the_file_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        (os.mkfifo, "a named pipe"),
-        (bound, "a socket"),
+        (os.mkfifo, "no regular file"),
+        (bound, "no regular file"),
         (lambda path: path.symlink_to(path.with_name("user")), "a link"),
     ],
 )
@@ -104,9 +104,9 @@ def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path: Path) -
 
 def test_readers_do_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DamagedFileError, match="a named pipe"):
+    with pytest.raises(DamagedFileError, match="no regular file"):
         read_json(tmp_path / "pipe")
-    with pytest.raises(DamagedFileError, match="a named pipe"):
+    with pytest.raises(DamagedFileError, match="no regular file"):
         load_tensors(tmp_path / "pipe")
     beat = heartbeat(tmp_path / "pipe")
     assert beat is not None
