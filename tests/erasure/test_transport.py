@@ -267,9 +267,7 @@ def test_lists_and_arrays_are_taken_as_matrices_and_weights() -> None:
     assert torch.equal(bures_distance(first, second), bures_distance(sigmas[0], sigmas[1]))
     assert torch.equal(transport_map(first, second), transport_map(sigmas[0], sigmas[1]))
     for weights in ([1, 2, math.nan], [1, 2, math.inf], [1, 2, 1j], [1, 2]):
-        with pytest.raises(
-            ValueError, match="need 3 numbers, none negative, not all zero|weights has dtype complex128"
-        ):
+        with pytest.raises(ValueError, match="need 3 numbers, none negative, not all zero|dtype complex128"):
             barycenter(sigmas, weights)
 
 
