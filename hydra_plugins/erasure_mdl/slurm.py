@@ -1,7 +1,8 @@
-"""Sweeps on a cluster as a SLURM job array, whose tasks are requeued on any of three signals."""
+"""Sweeps on a cluster as SLURM job arrays, whose tasks are requeued on any of three signals."""
 
 import logging
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ _GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that was neither cancell
 
 
 class SlurmArray(Submitit):
-    """Launcher that submits all jobs of a sweep at once, as a job array."""
+    """Launcher that submits all jobs of a sweep at once, as job arrays of the cluster's maximum size."""
 
     _EXECUTOR = "slurm"
     _OURS = ("wait",)
@@ -69,14 +70,19 @@ class SlurmArray(Submitit):
         Raises:
             ConfigError: there is no cluster, or it does not accept the sweep.
         """
+        tasks: list[Any] = []
         try:
-            tasks = self._executor().map_array(self, jobs, [Singleton.get_state()] * len(jobs))
+            size = _max_array_size()
+            for start in range(0, len(jobs), size):
+                array = jobs[start : start + size]
+                tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
         except (RuntimeError, OSError) as error:  # submitit's errors contain sbatch's message
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = next((line for line in lines if "error" in line.lower()), lines[0] if lines else repr(error))
-            raise ConfigError(f"hydra/launcher: slurm does not take the sweep: {reason}") from error
-        array = tasks[0].job_id.split("_")[0]
-        log.info("submitted %d jobs as %s; they go on if this process ends", len(tasks), array)
+            begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
+            raise ConfigError(f"hydra/launcher: slurm does not take the sweep{begun}: {reason}") from error
+        ids = dict.fromkeys(task.job_id.split("_")[0] for task in tasks)
+        log.info("submitted %d jobs as %s; they go on if this process ends", len(tasks), ", ".join(ids))
         return tasks
 
     def _wait(self, tasks: Sequence[Any]) -> None:
@@ -89,6 +95,16 @@ class SlurmArray(Submitit):
             except UncompletedJobError as error:  # includes errors that a task raised and recorded
                 log.debug("%s", error)
                 log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
+
+
+def _max_array_size() -> int:
+    """Return the cluster's maximum number of tasks in an array."""
+    try:
+        shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # without SLURM, submitit's message is clearer
+        shown = ""
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
+    return int(match[1]) if match else 1001  # SLURM's default
 
 
 def requeue_on_signals() -> None:

@@ -1,5 +1,6 @@
 """Sweeps on a cluster that is made up: up to their submission, and the signals that requeue or end a task."""
 
+import logging
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -34,9 +35,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., li
     folder.mkdir()
     scripts.mkdir()
 
-    def submit(command: Callable, *overrides: str) -> list[str]:
+    def submit(command: Callable, *overrides: str, scontrol: str = "echo MaxArraySize = 77") -> list[str]:
         for name, lines in {
             "srun": "",
+            "scontrol": scontrol,
             "sbatch": f'n=$(ls {scripts} | wc -l)\ncp "$1" {scripts}/$n\necho Submitted batch job $((n + 1))',
         }.items():
             (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
@@ -141,6 +143,12 @@ def test_an_option_that_submitit_does_not_have_is_refused_in_one_line(command, c
     assert re.match(r"hydra\.launcher: Unknown argument 'color' .*Valid arguments: .*; nothing was started$", line)
 
 
+@pytest.mark.parametrize("scontrol", ["echo slurm_load_ctl_conf error: down >&2; exit 1", "exit 1", "echo no such"])
+def test_where_scontrol_fails_arrays_are_of_slurms_default_size(command, cluster, scontrol: str) -> None:
+    (script,) = cluster(command, "train.lr=0.001,0.002", scontrol=scontrol)
+    assert "#SBATCH --array=0-1%2" in script.splitlines()
+
+
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, cluster) -> None:
     scripts = cluster(command)
     run = run_of("device=cpu", *TINY)
@@ -159,3 +167,12 @@ def test_a_sweep_may_be_left_to_the_cluster(command, cluster) -> None:
     line = outcome.out.strip().splitlines()[-1]
     assert line.startswith("to look at it: python -m scripts.manage_sweep status ")
     assert line.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
+
+
+def test_more_jobs_than_an_array_may_have_become_several(command, cluster, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    six = "train.lr=0.001,0.002,0.003,0.004,0.005,0.006"
+    scripts = cluster(command, six, scontrol="echo 'MaxArraySize            = 2'")
+    arrays = [re.findall(r"^#SBATCH --array=(\d+-\d+)", script, re.MULTILINE) for script in scripts]
+    assert arrays == [["0-1"]] * 3
+    assert "submitted 6 jobs as 1, 2, 3" in caplog.text
