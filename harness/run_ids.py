@@ -39,6 +39,12 @@ def command_of(run: str) -> str:
     return run.partition("-")[0]
 
 
+def kind_of(run: str) -> str:
+    """Return command, dataset and model of a run: runs that share them take similar times."""
+    command, dataset, _, model, *_ = [*run.split("-"), "", "", "", ""]
+    return f"{command} {dataset} {model}"
+
+
 def controls_of(command: str) -> str:
     """Return a pattern for the ids of a command's controls; it also matches networks called control."""
     return f"{command}-*-control-*"

@@ -1,19 +1,25 @@
 """The state of a run, from its directory, even if its process was killed."""
 
+import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Literal
 
+from erasure.progress import duration
 from erasure.store.checked_files import DamagedFileError, read_json
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.lease_holder import heartbeat
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, is_step
+from harness.run_ids import kind_of
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 _NOTED = ("running", "finished", "failed", "interrupted")  # states in state.json
 _LONGEST_ERROR = 2000  # characters
+_MOST_READ = 20  # finished runs of a kind that an estimate reads, so that launches stay fast
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,30 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", error)
     detail = error or (f"killed: {beat.holder} is gone" if beat is not None else "killed")
     return State("interrupted", detail)
+
+
+def expected_time(runs: Sequence[Path]) -> str:
+    """Return a line on the time that runs take, the mean of finished runs of their kind (`kind_of`) in the same folder.
+
+    Args:
+        runs: directories of the runs, in one folder.
+
+    Returns:
+        The line; empty if no run of these kinds has finished.
+    """
+    took: dict[str, list[float]] = {kind_of(run.name): [] for run in runs}
+    for path in runs[0].parent.glob(f"*/{RESULT}"):
+        of_kind = took.get(kind_of(path.parent.name))
+        if of_kind is not None and len(of_kind) < _MOST_READ:
+            with contextlib.suppress(ValueError, OSError):  # a damaged result has no time
+                of_kind.append(read_result(path).timing.seconds or 0.0)
+    known = [mean(seconds) for run in runs if (seconds := took[kind_of(run.name)])]
+    if not known:
+        return ""
+    unknown = f"; no estimate for {len(runs) - len(known)}" if len(known) < len(runs) else ""
+    runs_text = "one run" if len(known) == 1 else f"{len(known)} runs"
+    took_so_far = "as finished runs of their dataset and model took"
+    return f"{runs_text}: about {duration(sum(known))} of computing, {took_so_far}{unknown}"
 
 
 def read_state(directory: Path) -> tuple[str, str]:

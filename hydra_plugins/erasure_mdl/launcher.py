@@ -85,6 +85,10 @@ class SweepLauncher(Launcher):
         if len(left) < len(jobs):
             log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
         if left:
+            from harness.run_state import expected_time
+
+            if line := expected_time([job.run for job in left]):
+                log.info(line)
             self._start(left)
         return []  # results are on disk
 

@@ -1,5 +1,7 @@
 """States of the runs of a sweep: finished, running, failed, missing."""
 
+import contextlib
+import glob
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,10 +14,11 @@ from rich.text import Text
 from conf.compose import jobs_of
 from conf.terminal import printable
 from erasure.progress import console
+from erasure.store.checked_files import read_json
 from erasure.store.lease_holder import file_system_time
 from harness.command import Command
 from harness.run_ids import RUN_ID
-from harness.run_state import Name, State, state_of
+from harness.run_state import Name, State, expected_time, state_of
 
 _SHOWN = 50  # lines per state
 
@@ -40,9 +43,18 @@ def _may_be_run(path: Path) -> bool:
 
 
 def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[SweepRun]:
-    """Return the runs of a sweep, in `root`."""
+    """Return the runs of a sweep, in `root`; a run that was refused at a launch has failed."""
     now = file_system_time(root)
-    return [SweepRun(root / name, state_of(root / name, now)) for name in jobs_by_id(command, overrides)]
+    runs = [SweepRun(root / name, state_of(root / name, now)) for name in jobs_by_id(command, overrides)]
+    return [_refused(run) if run.state.name == "missing" else run for run in runs]
+
+
+def _refused(run: SweepRun) -> SweepRun:
+    """Return a missing run as failed if a sweep has recorded its error: it was refused, and leaves no directory."""
+    for path in run.directory.parent.glob(f"sweeps/*/error-{glob.escape(run.directory.name)}.json"):
+        with contextlib.suppress(ValueError, OSError):
+            return SweepRun(run.directory, State("failed", str(read_json(path).get("error"))))
+    return run
 
 
 def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
@@ -63,6 +75,9 @@ def print_status(runs: Sequence[SweepRun]) -> None:
         output.print(table)
     summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
     print(f"{len(runs):,} run{'s' * (len(runs) > 1)}: {summary}" if runs else "no runs")
+    left = [run.directory for run in runs if run.state.name not in ("finished", "failed")]
+    if left and (line := expected_time(left)):
+        print(line)
 
 
 def _lines(runs: Sequence[SweepRun]) -> Iterator[tuple[str, str, str]]:

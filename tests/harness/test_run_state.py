@@ -3,13 +3,14 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from erasure.store.lease_holder import file_system_time
 from harness.run_directory import LOCK, Run, Tensors
-from harness.run_state import state_of
+from harness.run_state import expected_time, state_of
 from tests.made_up_runs import MADE_UP, made_up
 
 
@@ -68,3 +69,19 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     lock.unlink()
     run.finish(made_up())
     assert state(MADE_UP) == ("finished", "")
+
+
+def test_the_expected_time_of_a_sweep_is_that_of_finished_runs_of_the_same_kind(tmp_path: Path) -> None:
+    code = "00000000-00000000"
+    sweep = [
+        tmp_path / f"train-digits-{eraser}-{model}-{code}"
+        for model in ("mlp", "lenet")
+        for eraser in ("control", "leace")
+    ]
+    assert expected_time([tmp_path / "none" / f"train-digits-control-mlp-{code}"]) == ""
+    assert expected_time(sweep) == ""
+    for name, seconds in ((f"train-digits-qleace-mlp-{code}", 100.0), (f"train-mnist-leace-lenet-{code}", 9.0)):
+        run, result = Run(tmp_path, name), made_up(name)
+        run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
+    expected = "2 runs: about 3:20 of computing, as finished runs of their dataset and model took; no estimate for 2"
+    assert expected_time(sweep) == expected

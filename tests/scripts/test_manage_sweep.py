@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,19 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
 
 
-def test_a_refused_configuration_leaves_no_directory(command, capsys) -> None:
+def test_the_time_of_runs_that_are_left_is_that_of_finished_runs_of_their_kind(tmp_path: Path, capsys) -> None:
+    linear, _, leace_linear, mlp, *_ = runs_in(tmp_path)
+    assert [run.id.split("-")[3] for run in (linear, leace_linear, mlp)] == ["linear", "linear", "mlp"]
+    for run, seconds in ((linear, 100.0), (leace_linear, 300.0)):
+        run.start("a: 1\n")
+        result = made_up(run.id)
+        run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
+    assert sweep(["status", str(tmp_path), "--", *OVERRIDES]) == 1
+    said = "one run: about 3:20 of computing, as finished runs of their dataset and model took; no estimate for 3"
+    assert said in capsys.readouterr().out
+
+
+def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(command, capsys) -> None:
     tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2,500", "seeds=[0]"]
     tiny += ["logger.mode=disabled", "eraser=control"]
     refused = command(MDL, "-m", *tiny)
@@ -67,7 +80,9 @@ def test_a_refused_configuration_leaves_no_directory(command, capsys) -> None:
     assert (directory / "result.json").exists()
     assert sweep(["status", "runs", "--", *tiny]) == 1
     out = capsys.readouterr().out
-    assert "2 runs: 1 finished, 1 missing" in out
+    assert "2 runs: 1 finished, 1 failed" in out
+    assert "mdl.num_chunks=500 chunks of at least" in out
+    assert " about " not in out
     assert command(MDL, *[word.replace("2,500", "500") for word in tiny]).code == 2
     assert [*Path("runs").glob("mdl-*")] == [directory]
 
