@@ -225,8 +225,9 @@ def require_same_columns(x: Any, other: Any, name: str, x_name: str = "x") -> No
         return
     reordered = sorted(map(str, mine)) == sorted(map(str, theirs))
     if reordered or all(isinstance(column, str) for column in (*mine, *theirs)):
+        columns = f"{x_name}.columns" if x_name.isidentifier() else f"[{', '.join(map(repr, mine))}]"
         raise ValueError(
-            f"{name} has other columns than {x_name}, or in another order: pass {name}[{x_name}.columns], or "
+            f"{name} has other columns than {x_name}, or in another order: pass {name}[{columns:.200}], or "
             f"{name}.to_numpy() to pair columns by position"
         )
 

