@@ -11,9 +11,18 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
+from conf.commands import COMMANDS
 from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
+_PACKAGES = (
+    "conf",
+    "erasure",
+    "harness",
+    "hydra_plugins",
+    "models",
+    "scripts",
+)  # with code of ours, beside the commands
 _INTERRUPTED = "interrupted: launch the same command again to continue"
 
 
@@ -74,6 +83,18 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
             _drop_output()
     print(line, file=sys.stderr, flush=True)
     return code
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether this project's code refused a value; another ValueError is a mistake in code, e.g. a user's."""
+    if isinstance(error, OmegaConfBaseException):
+        return True
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    project, file = Path(__file__).parents[1], Path(frame.tb_frame.f_code.co_filename if frame else __file__)
+    is_ours = file.is_relative_to(project) and file.relative_to(project).parts[0] in (*COMMANDS, *_PACKAGES)
+    return isinstance(error, ValueError) and is_ours
 
 
 def _drop_output() -> None:

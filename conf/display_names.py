@@ -1,6 +1,7 @@
 """Names in tables and figures, and colours of erasers, from this project's and the user's display_names.yaml."""
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired
@@ -36,4 +37,10 @@ def _merged(files: Sequence[Path]) -> Sections:
             raise ConfigError(f"{path}: has no sections: write names: {{leace: LEACE}}, or delete the file")
         for section, entries in check(f"{path}: ", {str(key): value for key, value in content.items()}, kind).items():
             merged[section] |= entries
+        for name, colour in merged["eraser_colours"].items():
+            if not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
+                from matplotlib.colors import is_color_like  # takes a tenth of a second
+
+                if not is_color_like(colour):
+                    raise ConfigError(f"{path}: eraser_colours: {name} is {colour}, no colour of Matplotlib, as 'red'")
     return merged

@@ -1,9 +1,9 @@
 """A command and its main program, which composes and checks a configuration, runs or sweeps, and summarises."""
 
+import argparse
 import contextlib
 import functools
 import gc
-import itertools
 import logging
 import os
 import re
@@ -14,22 +14,22 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
-from conf.check import ConfigError
+from conf.check import ConfigError, unknown_key
 from conf.command_process import (
     BAD_CONFIG,
     FAILED,
     exit_code,
+    is_refusal,
     let_threads_sleep,
     require_streams,
 )
-from conf.commands import config_of
+from conf.commands import COMMANDS, config_of
 from conf.compose import VERSION_BASE, typed_overrides
 from conf.display_names import display
 from conf.error_messages import explain
@@ -46,11 +46,28 @@ log = logging.getLogger(__name__)
 
 TABLES = "table.md"  # file of a command's tables
 
-# Hydra's flags that the next word belongs to: https://hydra.cc/docs/advanced/hydra-command-line-flags/
-_WITH_VALUE = (
-    *("--package", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--cfg"),
-    *("-p", "-cp", "-cn", "-cd", "-c"),
-)
+# Hydra's flags, as arguments of argparse: https://hydra.cc/docs/advanced/hydra-command-line-flags/
+_SWITCH, _TEXT = {"action": "store_true"}, dict[str, str]()
+_FLAGS: dict[tuple[str, ...], Mapping[str, Any]] = {
+    ("--help", "-h"): _SWITCH,
+    ("--hydra-help",): _SWITCH,
+    ("--version",): _SWITCH,
+    ("--resolve",): _SWITCH,
+    ("--run", "-r"): _SWITCH,
+    ("--multirun", "-m"): _SWITCH,
+    ("--shell-completion", "-sc"): _SWITCH,
+    ("--package", "-p"): _TEXT,
+    ("--config-path", "-cp"): _TEXT,
+    ("--config-name", "-cn"): _TEXT,
+    ("--config-dir", "-cd"): _TEXT,
+    ("--experimental-rerun",): _TEXT,
+    ("--cfg", "-c"): {"choices": ("job", "hydra", "all")},
+    ("--info", "-i"): {
+        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+        "nargs": "?",
+        "const": "all",
+    },
+}
 
 
 @dataclass(eq=False)
@@ -121,7 +138,7 @@ class Command:
             if self.sweep is None and isinstance(error, BrokenPipeError):
                 self.exit_code = FAILED  # nobody reads the output any more
                 return
-            bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
+            bad_config = is_refusal(error)
             line = explain(error, self.name, overrides)
             self.exit_code = BAD_CONFIG if bad_config else FAILED
             notes = getattr(error, "__notes__", [])
@@ -156,7 +173,7 @@ class Command:
             return
         with contextlib.nullcontext() if sweep is None else contextlib.suppress(OSError):  # the run has finished
             print(f"{result.run_id}: {self.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if sweep is None and finished and (run.directory / TABLES).exists():
+        if sweep is None and finished and (run.directory / TABLES).exists() and any(run.directory.glob("*.png")):
             _name_tables(run.directory)
         elif sweep is None:
             self.exit_code = _summarise(self, {run.directory: result}, run.directory)
@@ -190,7 +207,7 @@ def _help(command: Command) -> int:
 
 def _run(command: Command) -> int:
     display()  # refuses an invalid file of the user before anything is computed
-    sys.argv[1:] = _flags_first(sys.argv[1:])
+    sys.argv[1:] = _flags_first(command.name, sys.argv[1:])
     _require_launchers_by_name(sys.argv[1:])
     try:
         hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)(command)()
@@ -204,15 +221,41 @@ def _run(command: Command) -> int:
     return command.exit_code if command.sweep is None else end_sweep(command, command.sweep)
 
 
-def _flags_first(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags before the overrides, as Hydra's parser needs them."""
-    flags, overrides, left = list[str](), list[str](), iter(words)
-    for word in left:
-        if word.startswith("-"):
-            flags += [word, *itertools.islice(left, 1 if word in _WITH_VALUE else 0)]
-        else:
-            overrides.append(word)
-    return [*flags, *overrides]
+def _flags_first(command: str, words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with Hydra's flags before the overrides.
+
+    Hydra's own parser refuses overrides on both sides of a flag, as in `eraser=leace -m seeds=[0],[1]`, with several
+    lines, and ignores --package without --cfg.
+
+    Raises:
+        ConfigError: an unknown flag, a flag without its value, or the configuration of another command.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.error = _refuse
+    for names, options in _FLAGS.items():
+        parser.add_argument(*names, **options)
+    parser.add_argument("overrides", nargs="*")
+    given, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        known = [names[0].removeprefix("--") for names in _FLAGS]
+        name = flag.lstrip("-")
+        raise ConfigError(unknown_key(name, known, what=f"option {flag.removesuffix(name)}"))
+    if given.package and not given.cfg:
+        raise ConfigError(f"--package={given.package}: goes with --cfg")
+    if given.config_dir == "":
+        raise ConfigError("--config-dir=: names no folder")
+    if (config := given.config_name) is not None and config.removesuffix(".yaml") != command:
+        instead = f"start python -m {config} instead" if config in COMMANDS else "leave it out"
+        raise ConfigError(f"--config-name={config}: python -m {command} composes {command}.yaml: {instead}")
+    flags = list(words)
+    for override in given.overrides:
+        flags.remove(override)
+    return [*flags, *given.overrides]
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"{message} (see --help)")
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:

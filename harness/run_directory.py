@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from conf.command_process import is_refusal
 from erasure.store.atomic_files import remove, write_text
 from erasure.store.checked_files import (
     DamagedFileError,
@@ -160,7 +161,7 @@ class Run:
     def fail(self, error: BaseException) -> None:
         """Record why the run ended early: it failed, or was interrupted and can be continued.
 
-        A run is discarded if its configuration or data were refused (ValueError) before anything was computed.
+        A run is discarded if its configuration or data were refused before anything was computed.
         """
         state = "failed" if isinstance(error, Exception) else "interrupted"
         stopped = isinstance(error, KeyboardInterrupt)
@@ -170,9 +171,7 @@ class Run:
             else " ".join(f"{type(error).__name__}: {error}".split())
         )
         with contextlib.suppress(OSError):  # e.g. if the disk is full; report the original error
-            if isinstance(error, ValueError) and all(
-                _records_no_values(path.name) for path in self.directory.iterdir()
-            ):
+            if is_refusal(error) and all(_records_no_values(path.name) for path in self.directory.iterdir()):
                 self.discard()
                 return
             self._save_state(state, error=reason)

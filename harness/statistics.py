@@ -88,6 +88,11 @@ class Difference:
         """Whether the mean is significantly below the control's."""
         return self.significant and self.mean < 0
 
+    @property
+    def above(self) -> bool:
+        """Whether the mean is significantly above the control's."""
+        return self.significant and self.mean > 0
+
     def __str__(self) -> str:
         """ "+0.123 ± 0.004 ± 0.010 *": errors over seeds and, if known, over test examples; a star if significant."""
         if self.standard_error is None:
@@ -97,15 +102,21 @@ class Difference:
         return " ".join([signed(self.mean), *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
 
 
-DIFFERENCE_FIELDS = {  # in CSV and in `harness.results.compare`
-    "difference": "mean",
-    "standard_error": "standard_error",
-    "p_holm": "p_value",
-    "significant": "significant",
-    "backfires": "below",
-    "error_over_examples": "test_error",
-    "paired_seeds": "seeds",
-}
+def difference_fields(value: str) -> Mapping[str, str]:
+    """Return attributes of `Difference` by their names in CSV and in `harness.results.compare`.
+
+    Args:
+        value: the compared column. Erasure backfires if networks then need fewer bits, or have a higher accuracy.
+    """
+    return {
+        "difference": "mean",
+        "standard_error": "standard_error",
+        "p_holm": "p_value",
+        "significant": "significant",
+        "backfires": "above" if "accuracy" in value else "below",
+        "error_over_examples": "test_error",
+        "paired_seeds": "seeds",
+    }
 
 
 def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:

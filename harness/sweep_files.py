@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conf.command_process import FAILED
+from conf.groups import user_folders
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # options that do not identify a sweep
 
@@ -44,7 +45,8 @@ class Sweep:
         """The command that shows the progress of the sweep's runs."""
         words = [o for o in self._overrides if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         program = ["python", "-m", "scripts.manage_sweep", "status", str(self.directory.parent.parent)]
-        return shlex.join([*program, "--", self._command, *words])
+        choices = [word for folder in user_folders() for word in ("--config-dir", str(folder))]
+        return shlex.join([*program, "--", self._command, *choices, *words])
 
     def begin(self, jobs: Sequence[SweepJob]) -> None:
         """Write the command line to sweep.json, and delete the errors of earlier launches.

@@ -359,7 +359,8 @@ def _by_classifier(
 ) -> tuple[Tensor, list[float], pd.DataFrame]:
     """Code the labels with clones of a scikit-learn classifier, each fitted to a whole prefix.
 
-    In every part of the classifier, a `random_state` of None is replaced by the seed.
+    In every part of the classifier, a `random_state` of None is replaced by the seed. Weights of classes that a prefix
+    lacks are left out, as scikit-learn refuses them.
 
     Returns:
         costs of labels [S, N], codelengths by seed, and the learning curve.
@@ -378,8 +379,14 @@ def _by_classifier(
                 continue  # nothing is left to code
             fitted: Any = clone(model)
             for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
-                if value is None and name.split("__")[-1] == "random_state":
+                last = name.split("__")[-1]
+                if value is None and last == "random_state":
                     fitted.set_params(**{name: seed % 2**32})  # scikit-learn takes no larger one
+                elif value is not None and getattr(value, "random_state", seed) is None:  # e.g. KFold
+                    value.random_state = seed % 2**32
+                elif last == "class_weight" and isinstance(value, Mapping):
+                    lacking = {*names} - {*names[z[known]]}
+                    fitted.set_params(**{name: {label: w for label, w in value.items() if label not in lacking}})
             if len(np.unique(z[known])) > 1:
                 fitted.fit(_rows(x, known), names[z[known]])
             else:

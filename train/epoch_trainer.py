@@ -275,8 +275,8 @@ class EpochReport:
         i, stacks = self.stack
         # Seeds train in one stack or one by one (`train.stacking_rule`), so each of several stacks is a single seed.
         which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
-        losses = [f"{bits:.3f}" for bits in self.validation_bits]
-        shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
+        losses = self.validation_bits if going <= 5 else (min(self.validation_bits), max(self.validation_bits))
+        shown = (" " if going <= 5 else " to ").join(f"{bits:.3f}" for bits in losses)
         return f"epoch {self.epoch}: validation {shown} bits, {which}"
 
 

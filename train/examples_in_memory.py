@@ -104,12 +104,14 @@ def training_images(x: Any, n: int) -> Tensor:
     if values.dtype not in (torch.float64, torch.int64, torch.int32):
         return images
     channels = values.transpose(0, 1).flatten(1)
-    rounding = _ROUNDED * channels.abs().amax(1) if values.is_floating_point() else torch.zeros(())
+    varies = channels.amax(1) > channels.amin(1)
     channels = channels.double()
     mean, std = channels.mean(1), channels.std(1, correction=0)
     single = torch.finfo(torch.float32)
     blurred = (std < single.tiny) | (single.eps / 12**0.5 * mean.abs() > 1e-3 * std)
-    blurred &= std > rounding  # a column that varies by rounding alone is constant
+    if values.is_floating_point():
+        varies = std > _ROUNDED * channels.abs().amax(1)  # a column that varies by rounding alone is constant
+    blurred &= varies
     if blurred.any():
         i = int(blurred.nonzero()[0])
         raise ValueError(

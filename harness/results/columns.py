@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.results.read import StoredRun
 from harness.results.run_labels import display_name
-from harness.statistics import DIFFERENCE_FIELDS, Spread
+from harness.statistics import Spread, difference_fields
 
 Row = pd.DataFrame | Mapping[str, Any]  # by name, a value for all seeds or one value per seed; None or NaN if unknown
 
@@ -84,7 +84,7 @@ def spread(heading: str, name: str, form: str, meaning: str = "", scale: float =
 
 def difference(heading: str, value: str, meaning: str = "", **options: Any) -> Column:
     """Return a column of differences to the control; in CSV, the numbers of `harness.results.compare`."""
-    fields = {f"{value}_{name}": attribute for name, attribute in DIFFERENCE_FIELDS.items()}
+    fields = {f"{value}_{name}": attribute for name, attribute in difference_fields(value).items()}
     return Column(heading, f"{value}_difference", "", meaning, fields=fields, **options)
 
 

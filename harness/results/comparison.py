@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness.results.frames import pair_id
 from harness.results.read import StoredRun
 from harness.run_directory import RESULT, Run
 from harness.run_ids import controls_of
-from harness.statistics import DIFFERENCE_FIELDS, Difference, Spread, holm, paired_difference
+from harness.statistics import Difference, Spread, difference_fields, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column of means over test examples, whose losses runs store
 
@@ -38,8 +39,8 @@ def differences(
     controls = measured[is_baseline[measured.index]]
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
-        code = dict(group["code"].iloc[0])
-        same_code = [not changed_code(code, dict(other)) for other in controls["code"]]
+        code = json.loads(group["code"].iloc[0])
+        same_code = [not changed_code(code, json.loads(other)) for other in controls["code"]]
         control = controls[(controls[by[0]] == key[0]) & np.array(same_code, bool)].drop_duplicates("seed")
         pairs = group[["seed", value]].merge(control[["seed", value]], on="seed", suffixes=("", "_control"))
         if len(pairs):
@@ -144,7 +145,7 @@ def compare(
         that both runs use has changed. If the runs of a row differ in code, only those with the newest code count.
 
     Raises:
-        ValueError: `value` is not a column of numbers, `code` is missing or text, as after to_csv, or the baseline has
+        ValueError: `value` is not a column of numbers, `code` is missing, or the baseline has
             no runs or an ambiguous name.
     """
     numeric = [name for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
@@ -157,8 +158,8 @@ def compare(
         raise ValueError(f"baseline=None: name the model to compare with: {', '.join(dict.fromkeys(runs['model']))}")
     baseline = baseline or "control"
     equal, group = _PAIRED_BY[by]
-    if "code" not in runs or any(isinstance(code, str) for code in runs["code"]):
-        raise ValueError("runs has no code as load gives it: select rows of its frame, and save it with to_pickle")
+    if "code" not in runs:
+        raise ValueError("runs has no column code: pass rows of load(...).runs with all columns")
     measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
     measured = newest_code(measured, (equal, group)).drop_duplicates([equal, group, "seed"], keep="last").sort_index()
     is_baseline = measured[by] == baseline
@@ -182,11 +183,9 @@ def compare(
             "seeds": len(seeds),
             "mean": values.mean,
             "std": values.std,
-            **{name: getattr(difference, of) for name, of in DIFFERENCE_FIELDS.items()},
+            **{name: getattr(difference, of) for name, of in difference_fields(value).items()},
         }
         numbers["p_value"] = raw.get(key, _UNKNOWN).p_value
-        if "accuracy" in value:
-            numbers["backfires"] = difference.significant and difference.mean > 0
         rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers})
     floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN
     names = [name for name in map(str, measured) if not (name.startswith("certificate.") or name.endswith(".name"))]

@@ -7,6 +7,7 @@
 Foreign, damaged and unfinished runs never raise errors: `problems` and `unfinished` list them with the reason.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -138,7 +139,7 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
         "model_pair_id": pair_id(result, data, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
         "data": data,
-        "code": tuple(sorted(run.code.items())),
+        "code": json.dumps(run.code, sort_keys=True),  # text, which files of frames hold
         "started": result.timing.started,
         "seconds": result.timing.seconds,
         **{name: getattr(result, name) for name in ("parameters", "num_classes", "train_size")},

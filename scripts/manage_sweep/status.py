@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from conf.command_process import BAD_CONFIG
 from conf.compose import jobs_of
 from conf.terminal import printable
 from erasure.progress import console
@@ -53,7 +54,8 @@ def _refused(run: SweepRun) -> SweepRun:
     """Return a missing run as failed if a sweep has recorded its error: it was refused, and leaves no directory."""
     for path in run.directory.parent.glob(f"sweeps/*/error-{glob.escape(run.directory.name)}.json"):
         with contextlib.suppress(ValueError, OSError):
-            return SweepRun(run.directory, State("failed", str(read_json(path).get("error"))))
+            if (noted := read_json(path)).get("exit_code") == BAD_CONFIG:
+                return SweepRun(run.directory, State("failed", str(noted.get("error"))))
     return run
 
 

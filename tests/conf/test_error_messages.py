@@ -59,7 +59,7 @@ CASES = {
         "python -m scripts.prepare_dataset dataset=mnist dataset.root=/nowhere",
     ),
     "no such device": (["device=cuda:77"], "device=cuda:77: this machine has"),
-    "mistyped flag": (["--config-dri=x"], "mdl: error: unrecognized arguments: --config-dri=x"),
+    "mistyped flag": (["--config-dri=x"], "unknown option --config-dri: did you mean config-dir? choose from cfg, "),
     "flag among overrides": (["seeds=[0]", "--config-dir", ".", "seeds=5"], "seeds=5: must be a list"),
     "no override": (["foo"], "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"),
     "sweep without values": (["-m", "model.width=range(5,5)"], "model.width=range(5,5): has no values"),
@@ -194,6 +194,7 @@ def test_a_file_of_the_users_that_is_no_yaml_is_named(command, text: str) -> Non
         ("", "has no sections: write names: {leace: LEACE}, or delete the file"),
         ("names: {leace: 5}", "names[leace]=5: must be a text"),
         ("colours: {leace: red}", "unknown key"),
+        ("eraser_colours: {a: blu}", "eraser_colours: a is blu, no colour of Matplotlib, as 'red'"),
     ],
 )
 def test_a_file_of_display_names_of_another_shape_is_refused_before_anything_is_computed(

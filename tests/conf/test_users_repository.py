@@ -70,6 +70,18 @@ def test_an_eraser_and_a_network_of_theirs_are_run_and_found(theirs: Path) -> No
     assert "1 run: 1 finished" in status.stdout, status.stderr
 
 
+def test_a_mistake_in_their_network_keeps_its_traceback(theirs: Path) -> None:
+    (theirs / "mynets.py").write_text(
+        NETWORK.replace("    inputs =", "    if width == 4:\n        raise ValueError('width too small')\n    inputs =")
+    )
+    run = [f"--config-dir={theirs}/conf", *TINY, f"runs_dir={theirs}/runs", f"cache_dir={theirs}/cache"]
+    outcome = started(theirs, theirs, "mdl", "eraser=control", *run)
+    (log,) = theirs.glob("runs/mdl-*/log.txt")
+    assert outcome.returncode == 1
+    assert f"width too small; in mynets.net(width=4, act=ReLU); traceback in {log}\n" in outcome.stderr
+    assert "raise ValueError('width too small')" in log.read_text()
+
+
 def test_an_option_that_a_yaml_file_of_theirs_does_not_list_is_added_with_a_plus(
     command, written, tmp_path: Path
 ) -> None:

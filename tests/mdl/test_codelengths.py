@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -296,6 +297,24 @@ def test_classes_that_a_classifier_has_not_seen_get_their_share_of_the_uniform_c
     assert one_class.bits_per_label == pytest.approx([1.0])
 
 
+def test_a_search_takes_the_seed_for_its_splits() -> None:
+    """Without it each call would shuffle otherwise, and choose another smoothing."""
+    noise, folds = RNG.integers(0, 2, 120), KFold(2, shuffle=True)
+    search = GridSearchCV(GaussianNB(), {"var_smoothing": [10.0**-i for i in range(9)]}, cv=folds)
+    once, again = (codelength(X[:120], noise, search, seeds=3, sizes=4) for _ in range(2))
+    assert [*once.total_bits] == [*again.total_bits]
+    assert folds.random_state is None
+
+
+def test_a_prefix_may_lack_a_weighted_class() -> None:
+    rare = np.where(np.arange(240) == 0, 2, XOR)
+    codes = [
+        codelength(X, rare, LogisticRegression(class_weight=weights), seeds=2, sizes=[20, 90, 240])
+        for weights in ({2: 9.0}, {0: 1.0, 1: 1.0, 2: 9.0})
+    ]
+    assert codes[0].total_bits == codes[1].total_bits
+
+
 def test_weights_of_classes_are_those_of_the_labels() -> None:
     words, numbers = (
         codelength(X, y, make_pipeline(LogisticRegression(class_weight=weights)), seeds=[2**40], sizes=[3, 90, 240])
@@ -506,6 +525,7 @@ def test_a_network_that_would_give_wrong_numbers_is_refused_in_a_line(model: Any
         ({"x": X + 1e8}, r"float32 blurs column 0 of mean 1e\+08 .*standardised"),
         ({"x": X * 1e-50}, "float32 blurs column 0"),
         ({"x": 2**62 + (1000 * X).astype(np.int64)}, "float32 blurs column 0"),
+        ({"x": 2**60 + (10 * X).astype(np.int64)}, "float32 blurs column 0"),
         ({"x": X * 1e200}, "x is not finite in float32, in row 0"),
         ({"test": (X * 1e200, Y)}, "test x is not finite in float32, in row 0"),
         (

@@ -11,6 +11,7 @@ import torch
 
 from erasure.store.checked_files import save_tensors
 from harness.results import compare, load
+from harness.results.columns import difference
 from harness.results.comparison import with_controls
 from harness.results.read import read_run
 from tests.made_up_runs import write_run
@@ -34,7 +35,7 @@ def frame(**changes: list) -> pd.DataFrame:
         "pair_id": ["p"] * 6,
         "eraser_id": ["c"] * 3 + ["l"] * 3,
         "started": [0.0] * 6,
-        "code": [()] * 6,
+        "code": ["{}"] * 6,
         "seed": [0, 1, 2, 2, 1, 0],  # not in the same order
         "bits_per_label": [1.0, 2.0, 2.0, 4.0, 3.0, 2.0],
     }
@@ -91,6 +92,7 @@ def test_a_run_that_ends_significantly_below_the_control_backfires() -> None:
     assert not row_of(compare(frame(bits_per_label=higher)))["backfires"]
     assert not row_of(compare(frame(accuracy=lower), "accuracy"))["backfires"]
     assert row_of(compare(frame(accuracy=higher), "accuracy"))["backfires"]
+    assert (difference("", "accuracy").fields or {})["accuracy_backfires"] == "above"  # in the CSV of tables
 
 
 def test_only_common_seeds_are_compared_and_one_has_no_error() -> None:
