@@ -34,7 +34,7 @@ def decode(file: str | Path | bytes, where: str, *, size: int | None, channels: 
     """Decode one image file to pixels [H, W, C] uint8, rotated by its EXIF orientation.
 
     Palettes, CMYK and YCbCr become colours; transparent pixels are put on white. The first frame of an animation or of
-    several pages is read. Colour profiles are not applied.
+    several pages is read. Colours of 16 bits are reduced to 8. Colour profiles are not applied.
 
     Args:
         file: path or content of the file.
@@ -43,7 +43,7 @@ def decode(file: str | Path | bytes, where: str, *, size: int | None, channels: 
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
 
     Raises:
-        ValueError: no image, a damaged or truncated one, or values of more than 8 bits.
+        ValueError: no image, a damaged or truncated one, or grey values of more than 8 bits.
     """
     try:
         encoded = file if isinstance(file, bytes) else Path(file).read_bytes()

@@ -130,8 +130,8 @@ class Arrays(Source):
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
         """Convert to vectors [n, d], floating; numbers of other types than float16 to float64 become float64."""
-        native = x.dtype in (np.float16, np.float32, np.float64)
-        vectors = torch.from_numpy(x if native else x.astype(np.float64))
+        is_kept = x.dtype.kind == "f" and x.dtype.itemsize <= 8
+        vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if is_kept else np.float64, copy=False))
         low, high = (float(end) for end in vectors.aminmax())  # NaN if one value is
         if not np.isfinite([low, high]).all():
             row, column = (~vectors.isfinite()).nonzero()[0].tolist()

@@ -21,11 +21,13 @@ from erasure.store.checked_files import fingerprint
 
 with needs("hub"):
     import pyarrow.parquet as pq
+    import yaml  # huggingface-hub brings it
 
     from erasure import image_decoding
 
 log = logging.getLogger(__name__)
 
+_METADATA_BLOCK = re.compile(r"\s*---[\r\n]+(.*?)[\r\n]+---(?:\r?\n|$)", re.DOTALL)  # at the top of a README.md
 _ROWS_AT_ONCE = 256  # kept small, because a row may hold a photograph
 
 
@@ -34,7 +36,8 @@ class HuggingFaceTable(Source):
     """Examples and labels from two columns of parquet files, of which SPLIT-*.parquet belong to a split.
 
     Labels are classes whose names the files store, whole numbers from 0, or words. Named classes are matched by name
-    if files number them differently.
+    if files number them differently. A README.md that names other files, or classes that the files do not name, is
+    refused.
 
     Args:
         path: name on the hub, or a local folder or parquet file.
@@ -65,10 +68,10 @@ class HuggingFaceTable(Source):
             raise MissingDataError(damage, self)
         if self.train_split == self.test_split:
             raise ValueError(f"test_split={self.test_split}: it is the training split, too: choose another, or None")
-        wanted = [self.train_split, *([] if self.test_split is None else [self.test_split])]
-        if left_out := sorted(self._splits().keys() - {*wanted}):
+        if left_out := sorted(self._splits().keys() - {*self._wanted}):
             log.warning("%s: left out: split %s", self.path, ", ".join(left_out))
-        read = {split: self._read(split) for split in wanted}
+        self._require_class_names([file for split in self._wanted for file in self._files(split)])
+        read = {split: self._read(split) for split in self._wanted}
         names = self._class_names(read[self.train_split][1])
         train, *test = (LabelledImages(x, self._numbers(labels, names, split)) for split, (x, labels) in read.items())
         return RawImages(train, test[0] if test else None, names)
@@ -83,7 +86,8 @@ class HuggingFaceTable(Source):
         If files have different class names, the names are included, because labels are then matched by name.
         """
         location = self._location()
-        self._files(self.train_split)
+        for split in self._wanted:
+            self._files(split)
         checksums = hub_download.checksums(location)
         described: dict[str, Any] = {"files": checksums, "decoded": image_decoding.VERSION}
         folder = location if location.is_dir() else location.parent
@@ -97,6 +101,10 @@ class HuggingFaceTable(Source):
             return
         with fetching(f"{self.path} of the Hugging Face hub", self._fetched.parent):
             hub_download.fetch_repository(self.path, self.revision, self._fetched)
+
+    @property
+    def _wanted(self) -> list[str]:
+        return [self.train_split, *([] if self.test_split is None else [self.test_split])]
 
     @property
     def _is_local(self) -> bool:
@@ -149,7 +157,54 @@ class HuggingFaceTable(Source):
                 f"split {split} of path={self.path} has no files {split}-*.parquet: choose from {', '.join(splits)} "
                 "with train_split=NAME and test_split=NAME (test_split=None if there is none)"
             )
-        return splits[split]
+        location, files = self._location(), splits[split]
+        configurations = _of_config(_card(location).get("configs"), self.config)
+        if configurations and not any(_selects(each, location, split, files) for each in configurations):
+            raise ValueError(
+                f"split {split} of path={self.path}: README.md names other files under configs than {split}-*.parquet, "
+                f"such as {files[0].relative_to(location)}: copy those that it names, as {split}-*.parquet, to a "
+                "folder without a README.md"
+            )
+        return files
+
+    def _require_class_names(self, files: list[Path]) -> None:
+        """Refuse class names that are repeated, or that some of the files, or all but a description, lack."""
+        where, location = f"label_column={self.label_column}", self._location()
+        stored: dict[str, tuple[str, ...] | None] = {}
+        for file in files:
+            with self._explained(file):
+                pq.read_schema(file)
+            stored[file.name] = names = _stored_names(file, self.label_column)
+            if names is not None and len({*names}) < len(names):
+                repeated = next(name for name in names if names.count(name) > 1)
+                raise ValueError(f"{where}: {file.name} of {self.path} calls two classes {repeated}: rename one")
+        remedy = "write all files with Dataset.to_parquet of the datasets library, which stores the names"
+        if unnamed := [name for name, names in stored.items() if names is None]:
+            if named := [name for name in stored if name not in unnamed]:
+                raise ValueError(
+                    f"{where}: {named[0]} of {self.path} stores the names of its classes, but {unnamed[0]} does not: "
+                    f"{remedy}"
+                )
+            if description := self._naming_description(location):
+                raise ValueError(
+                    f"{where}: {description} of {self.path} names classes, but {unnamed[0]} does not: {remedy}"
+                )
+
+    def _naming_description(self, location: Path) -> str | None:
+        """Return the name of the file beside the tables that names the classes; None if there is none."""
+        card, infos = _card(location), location / "dataset_infos.json"
+        entries = [entry for key in ("dataset_info", "configs") for entry in _of_config(card.get(key), self.config)]
+        features = [
+            feature for entry in entries for feature in entry.get("features") or [] if isinstance(feature, dict)
+        ]
+        if any(f.get("name") == self.label_column and "class_label" in (f.get("dtype") or "") for f in features):
+            return "README.md"
+        if infos.is_file():
+            with self._explained(infos):
+                described = json.loads(infos.read_text(encoding="utf-8")).values()
+                if any("names" in (info.get("features") or {}).get(self.label_column, {}) for info in described):
+                    return infos.name
+        return None
 
     def _rows(self, split: str, key: str) -> Iterator[tuple[Any, Any]]:
         """Yield the cells of the column that option `key` names, with labels; named classes are given as words."""
@@ -251,3 +306,48 @@ def _stored_names(file: Path, label: str) -> tuple[str, ...] | None:
         return tuple(map(str, features[label]["names"]))
     except (OSError, ValueError, KeyError, TypeError):  # a damaged file is reported when its rows are read
         return None
+
+
+def _card(location: Path) -> dict[str, Any]:
+    """Return the metadata at the top of the README.md of a folder.
+
+    Raises:
+        ValueError: broken metadata.
+    """
+    readme = location / "README.md"
+    text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
+    try:
+        card = yaml.safe_load(block[1]) if (block := _METADATA_BLOCK.match(text)) else {}
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise ValueError(f"{readme} begins with broken metadata ({reason}): fix it, or delete the lines") from error
+    return card if isinstance(card, dict) else {}
+
+
+def _of_config(entries: Any, config: str | None) -> list[dict[str, Any]]:
+    """Return the entries of a README.md that describe a configuration, or the default; all if none is called so."""
+    listed = [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, dict)]
+    if config is None:
+        chosen = [entry for entry in listed if entry.get("default") or entry.get("config_name") == "default"]
+    else:
+        chosen = [entry for entry in listed if str(entry.get("config_name")) == config]
+    return chosen or listed
+
+
+def _selects(configuration: dict[str, Any], location: Path, split: str, files: list[Path]) -> bool:
+    """Return whether a configuration in a README.md has exactly these files in a split."""
+    base = location / str(configuration.get("data_dir") or "")
+    listed = configuration.get("data_files")
+    if listed is None:
+        return all(file.is_relative_to(base) for file in files)
+    tables = {location / name for name in hub_download.file_names(location) if name.endswith(".parquet")}
+    selected: set[Path] = set()
+    try:
+        for item in [listed] if isinstance(listed, str) else listed:
+            of_split, paths = (item["split"], item["path"]) if isinstance(item, dict) else ("train", item)
+            for pattern in [paths] if isinstance(paths, str) else paths:
+                if of_split == split:
+                    selected |= tables & {*base.glob(pattern)} or {base / pattern}
+    except (KeyError, TypeError, ValueError, NotImplementedError):  # no such list, or a pattern of another kind
+        return False
+    return selected == {*files}

@@ -22,9 +22,10 @@ _HELD_OUT = ("test", "val", "valid", "validation")  # in order of preference
 class ImageFolder(Source):
     """Images below <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
 
-    An image in a deeper folder belongs to the class whose folder contains it. Hidden files are left out. A warning
-    names other folders and counts files that are no images. See `erasure.image_decoding.SUFFIXES` for the formats, and
-    `erasure.image_decoding.decode` for palettes, CMYK, transparency and orientation.
+    An image in a deeper folder belongs to the class whose folder contains it. A class folder may be a link, and so may
+    images, but no deeper folder. Hidden files are left out. A warning names other folders and counts files that are no
+    images. See `erasure.image_decoding.SUFFIXES` for the formats, and `erasure.image_decoding.decode` for palettes,
+    CMYK, transparency and orientation.
 
     Args:
         root: the folder of the splits.
@@ -74,13 +75,22 @@ class ImageFolder(Source):
         return Path(self.root).expanduser()
 
     def _folders(self) -> list[Path]:
-        """Return the folder of training images and, if there is one, the first folder of held-out images."""
+        """Return the folder of training images and, if there is one, the first folder of held-out images.
+
+        Raises:
+            ValueError: no training images, or a held-out split in a folder of a similar name.
+        """
         train = self._root / "train"
         if not train.is_dir():
             raise ValueError(
                 f"root={self.root}: no folder {train}; expected images in {self.root}/train/<class>/*.png or *.jpg"
             )
-        return [train, *[self._root / name for name in _HELD_OUT if (self._root / name).is_dir()][:1]]
+        held_out = [self._root / name for name in _HELD_OUT if (self._root / name).is_dir()]
+        for path in sorted(self._root.iterdir()) if not held_out else ():
+            name = path.name.lower().replace("testing", "test")
+            if name in _HELD_OUT and path.is_dir():
+                raise ValueError(f"{path}: the folder of this split must be called {name}: rename it, or move it away")
+        return [train, *held_out[:1]]
 
     def _read(self, images: dict[Path, str], classes: list[str]) -> LabelledImages:
         files = ((str(path), path) for path in images)
@@ -93,12 +103,15 @@ def _split(folder: Path) -> tuple[dict[Path, str], int]:
     """Return the images of a split, in order, with their classes; and the number of other files.
 
     Raises:
-        ValueError: no images in a class folder or in the split, or an image that is no file.
+        ValueError: no images in a class folder or in the split, a link to a folder in a class folder, or an image that
+            is no file.
     """
     images: dict[Path, str] = {}
     others = sum(path.is_file() and not _is_hidden(path.name) for path in folder.iterdir())
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)):
         visible = [path for path in place.rglob("*") if not any(map(_is_hidden, path.relative_to(place).parts))]
+        if link := next((path for path in sorted(visible) if path.is_symlink() and path.is_dir()), None):
+            raise ValueError(f"{link} is a link to a folder, which is not read: copy the folder, or remove it")
         found = sorted(path for path in visible if path.suffix.lower() in image_decoding.SUFFIXES)
         if not found:
             raise ValueError(f"class folder {place} has no images: put images there, or remove it")
@@ -112,4 +125,4 @@ def _split(folder: Path) -> tuple[dict[Path, str], int]:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".")
+    return name.startswith(".") or name == "__MACOSX"  # of archives made on a Mac

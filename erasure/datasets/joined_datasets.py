@@ -76,8 +76,11 @@ class JoinedDatasets(Source):
             if part.train.images.dtype != torch.uint8:
                 raise ValueError(f"{name} holds numbers of {part.train.images.dtype}: choose 8-bit images")
             if part.class_names != names:
+                shortest = min(len(names), len(part.class_names)) - 1
+                start = next((j for j in range(shortest) if part.class_names[j] != names[j]), shortest)
+                one, other = _shown(part.class_names, start), _shown(names, start)
                 raise ValueError(
-                    f"the classes of {name} are {_shown(part.class_names)}, but those of {first} are {_shown(names)}: "
+                    f"the classes of {name} are {one}, but those of {first} are {other}: "
                     "give all parts the same names of classes in the same order"
                 )
         held_out = [self._brought(part.test, part.max_value) for part in raw.values() if part.test is not None]
@@ -100,8 +103,11 @@ class JoinedDatasets(Source):
         return LabelledImages(images.contiguous(), part.labels)
 
 
-def _shown(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:4]) + (f", … ({len(names)} in all)" if len(names) > 4 else "")
+def _shown(names: tuple[str, ...], start: int) -> str:
+    """Return four names from number `start` on."""
+    end = start + 4
+    listed = [*["…"][: start > 0], *names[start:end], *["…"][: end < len(names)]]
+    return ", ".join(listed) + (f" ({len(names)} in all)" if "…" in listed else "")
 
 
 def _joined(parts: list[LabelledImages]) -> LabelledImages:

@@ -37,6 +37,11 @@ def test_palettes_black_and_white_and_opaque_alpha_keep_their_pixels() -> None:
     assert np.array_equal(decoded(palette, transparency=bytes([255] * 256)), few)
 
 
+def test_colours_of_16_bits_keep_their_higher_byte() -> None:
+    content = b"P6 8 6 65535\n" + (COLOURS.astype(">u2") * 257).tobytes()
+    assert np.array_equal(decode(content, "a.ppm", size=None, channels=3), COLOURS)
+
+
 def test_cmyk_and_orientation() -> None:
     ink = Image.new("CMYK", (8, 8), (255, 0, 0, 0))
     assert decode(encoded(ink, "JPEG"), "a.jpg", size=None, channels=3)[4, 4].tolist() == [0, 255, 255]

@@ -63,6 +63,14 @@ def test_labels_may_be_words_or_any_whole_numbers_and_values_whole_numbers(tmp_p
     assert raw.class_names == ("-1", "1")
 
 
+@pytest.mark.parametrize("stored", [">f2", "<f4", ">f4", ">f8"])
+def test_floats_keep_their_size_in_any_byte_order(tmp_path: Path, stored: str) -> None:
+    vectors = source(write(tmp_path / "a.npz", x=X.astype(stored), y=Y.astype(">i8"))).load().train
+    assert vectors.images.element_size() == int(stored[2])
+    assert np.array_equal(vectors.images.flatten(1).numpy(), X.astype(stored))
+    assert vectors.labels.tolist() == Y.tolist()
+
+
 def test_keys_name_other_arrays_and_a_test_split(tmp_path: Path) -> None:
     path = write(tmp_path / "a.safetensors", hidden=X[:90], z=Y[:90], held_out=X[90:], held_out_z=Y[90:])
     raw = source(path, x_key="hidden", y_key="z", test_x_key="held_out", test_y_key="held_out_z").load()

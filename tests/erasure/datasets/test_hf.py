@@ -255,3 +255,114 @@ def test_labels_that_are_missing_are_counted(tmp_path: Path) -> None:
         write_parquet(path, random_images(6), labels, described=False)
         with pytest.raises(ValueError, match="2 of 6 labels are missing: drop these rows"):
             source(path, test_split=None).load()
+
+
+def write_card(root: Path, *lines: str) -> None:
+    (root / "README.md").write_text("\n".join(["---", *lines, "---", "Pets.", ""]))
+
+
+USUAL = [
+    ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path: data/train-*",
+     "  - split: test", "    path: data/test-*", "  - {split: extra, path: data/extra-*}"],
+    ["configs:", "- config_name: data", "  data_dir: data", "  data_files: [{split: train, path: [train-00000*, "
+     "train-00001*]}, {split: test, path: test-0.parquet}]"],
+    ["configs:", "- {config_name: other, data_files: small.csv}", "- {config_name: default, data_dir: data}"],
+    ["dataset_info:", "  features:", "  - {name: img, dtype: image}", "  - name: label",
+     "    dtype: {class_label: {names: {'0': bee, '1': cat}}}"],
+    ["license: mit"],
+]  # fmt: skip
+OTHER_FILES = [
+    ["configs:", "- config_name: default", "  data_files:", "  - {split: train, path: data/small-*}",
+     "  - {split: test, path: data/test-*}"],
+    ["configs:", "- config_name: default",
+     "  data_files: [{split: train, path: data/train-00000*}, {split: test, path: data/test-*}]"],
+    ["configs:", "- {config_name: default, data_files: data/*.parquet}"],
+    ["configs:", "- {config_name: default, data_files: [{split: train, path: data/train-*}]}"],
+    ["configs:", "- {config_name: default, data_dir: small}"],
+    ["configs:", "- {config_name: default, data_files: {train: data/train-*}}"],
+    ["configs:", "- {config_name: default, data_files: [{split: train, path: [data/train-*, ../more.parquet]}]}"],
+]  # fmt: skip
+
+
+def write_shards(root: Path) -> None:
+    shards = {f"train-0000{i}": bright(["bee", "cat"] * 3, ["bee", "cat"]) for i in range(2)}
+    small = bright(["cat", "bee"], ["bee", "cat"])
+    write_files(root / "data", **shards, **{"test-0": small, "small-0": small})
+
+
+@pytest.mark.parametrize("lines", USUAL)
+def test_a_readme_that_names_the_files_that_are_read_changes_nothing(tmp_path: Path, lines: list[str]) -> None:
+    write_shards(tmp_path)
+    write_card(tmp_path, *lines)
+    raw = source(tmp_path).load()
+    assert (len(raw.train), raw.class_names) == (12, ("bee", "cat"))
+    files = hub_download.checksums(tmp_path)
+    assert source(tmp_path).content() == fingerprint({"files": files, "decoded": image_decoding.VERSION})
+    assert len(source(tmp_path, config="data").load().train) == 12
+
+
+@pytest.mark.parametrize("lines", OTHER_FILES)
+def test_a_readme_that_names_other_files_is_refused(tmp_path: Path, lines: list[str]) -> None:
+    write_shards(tmp_path)
+    write_card(tmp_path, *lines)
+    for read in (source(tmp_path).content, source(tmp_path).load):
+        with pytest.raises(
+            ValueError, match=r"^split \w+ of path=.*README.md names other files .*: copy those"
+        ) as error:
+            read()
+        assert "\n" not in str(error.value)
+
+
+def test_a_readme_of_several_configurations_is_read_for_the_chosen_one(tmp_path: Path) -> None:
+    for name in ("large", "small"):
+        write_files(tmp_path / name, **{"train-0": bright(["bee", "cat"], ["bee", "cat"])})
+    swapped = [f"- {{config_name: {one}, data_files: {other}/train-*}}" for one, other in
+               (("large", "small"), ("small", "small"))]  # fmt: skip
+    write_card(tmp_path, "configs:", *swapped)
+    assert len(source(tmp_path, config="small", test_split=None).load().train) == 2
+    with pytest.raises(ValueError, match="README.md names other files"):
+        source(tmp_path, config="large", test_split=None).load()
+    write_card(tmp_path, "configs: [")
+    with pytest.raises(ValueError, match=r"README\.md begins with broken metadata .*: fix it"):
+        source(tmp_path, config="small", test_split=None).load()
+
+
+CLASSES_IN_README = ["dataset_info:", "- config_name: default", "  features:", "  - name: label",
+                     "    dtype: {class_label: {names: {'0': a, '1': b, '2': c}}}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("description", ["README.md", "dataset_infos.json"])
+def test_class_names_that_the_files_lack_are_refused(tmp_path: Path, description: str) -> None:
+    write_parquet(tmp_path / "train.parquet", random_images(4), [0, 1, 0, 1], described=False)
+    if description == "README.md":
+        write_card(tmp_path, *CLASSES_IN_README)
+    else:
+        (tmp_path / description).write_text('{"default": %s}' % FEATURES[len('{"info": ') : -1])  # noqa: UP031
+    with pytest.raises(ValueError, match=f"label_column=label: {description} of .* names classes, but train.parquet"):
+        source(tmp_path, test_split=None).load()
+    write_parquet(tmp_path / "train.parquet", random_images(4), [0, 1, 0, 1])
+    assert source(tmp_path, test_split=None).load().class_names == tuple(NAMES)  # the negative control
+
+
+@pytest.mark.parametrize("names", [["1", "2", "3"], ["1", "0", "2"], ["ant", "bee", "cat"]])
+@pytest.mark.parametrize("unnamed", ["test", "train-1"])
+def test_files_of_which_only_some_name_their_classes_are_refused(
+    tmp_path: Path, names: list[str], unnamed: str
+) -> None:
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.ClassLabel(names=names)})
+    rows = {"img": [{"bytes": png(image), "path": None} for image in random_images(3)], "label": [0, 1, 2]}
+    for split in ("train-0", "train-1", "test"):
+        write_files(tmp_path, **{split: datasets.Dataset.from_dict(rows, features=features)})
+    assert source(tmp_path).load().train.labels.tolist() == [0, 1, 2] * 2
+    write_parquet(tmp_path / f"{unnamed}.parquet", random_images(3), [1, 2, 0], described=False)
+    with pytest.raises(ValueError, match=f"stores the names of its classes, but {unnamed}.parquet does not: write all"):
+        source(tmp_path).load()
+
+
+def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", random_images(3), [0, 1, 2])
+    table = pq.read_table(tmp_path / "train.parquet")
+    repeated = FEATURES.replace("bird", "truck")
+    pq.write_table(table.replace_schema_metadata({"huggingface": repeated}), tmp_path / "train.parquet")
+    with pytest.raises(ValueError, match="label_column=label: train.parquet of .* calls two classes truck: rename one"):
+        source(tmp_path, test_split=None).load()

@@ -172,6 +172,7 @@ def test_every_format_and_deeper_folders_are_read_and_what_is_left_out_is_counte
     train = tmp_path / "train"
     grey(train / ".ipynb_checkpoints" / "0.png", 0)
     grey(train / "dog" / "._0.png", 0)
+    grey(train / "__MACOSX" / "dog" / "._0.png", 0)
     grey(train / "loose.png", 0)
     grey(tmp_path / "holdout" / "cat" / "0.png", 0)
     for name in ("cat/notes.txt", "dog/a.heic"):
@@ -188,9 +189,13 @@ def test_links_are_followed_and_what_is_no_file_is_refused(tmp_path: Path) -> No
     (tmp_path / "data" / "train").mkdir(parents=True)
     for name in ("cat", "dog"):
         (tmp_path / "data" / "train" / name).symlink_to(tmp_path / "elsewhere" / "train" / name)
-    loop = tmp_path / "elsewhere" / "train" / "cat" / "again"
-    loop.symlink_to(tmp_path / "elsewhere")
     assert per_class(folder(tmp_path / "data").load()) == {"cat": 3, "dog": 3}
+    for target in ("elsewhere", "elsewhere/train/dog"):
+        deeper = tmp_path / "elsewhere" / "train" / "cat" / "deep"
+        deeper.symlink_to(tmp_path / target)
+        with pytest.raises(ValueError, match=r"cat/deep is a link to a folder, which is not read: copy the folder"):
+            folder(tmp_path / "data").content()
+        deeper.unlink()
     pipe = tmp_path / "elsewhere" / "train" / "dog" / "z.png"
     for make in (os.mkfifo, lambda path: path.symlink_to("nothing.png")):
         make(pipe)
@@ -205,3 +210,13 @@ def test_splits_of_unequal_sizes_are_refused_with_the_remedy(tmp_path: Path) -> 
     with pytest.raises(ValueError, match=r"images are 3×8×8, but test images are 3×10×10 .*: give one side .* size="):
         folder(tmp_path).load()
     assert folder(tmp_path, size=6).load().train.images.shape == (4, 3, 6, 6)
+
+
+@pytest.mark.parametrize(("name", "right"), [("Test", "test"), ("testing", "test"), ("Validation", "validation")])
+def test_a_split_of_a_similar_name_is_refused_unless_another_is_read(tmp_path: Path, name: str, right: str) -> None:
+    write_images(tmp_path, "train", 2)
+    write_images(tmp_path, name, 1)
+    with pytest.raises(ValueError, match=f"{name}: the folder of this split must be called {right}: rename it"):
+        folder(tmp_path).content()
+    write_images(tmp_path, "val", 1)
+    assert len(folder(tmp_path).load().train) == 4

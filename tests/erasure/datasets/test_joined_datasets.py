@@ -121,7 +121,7 @@ def test_parts_that_do_not_fit_are_refused(digits_source: Digits, mnist_and_svhn
             digits_source,
             numbered(tmp_path, "two", ["2", "3"]),
         ),
-        r"classes of b are 0, 1, 10, 11, … \(12 in all\)": (
+        r"classes of b are …, 10, 11, 2, 3, … \(12 in all\), but those of a are …, 2, 3, 4, 5, … \(10 in all\)": (
             words,
             numbered(tmp_path, "twelve", [*map(str, range(12))]),
         ),
