@@ -291,7 +291,7 @@ class Eraser(ABC):
 
         Raises:
             ValueError: the file is damaged, holds no eraser or one of another class (import it first), or lacks a field
-                that the dataclass declares, or holds a tensor of another shape.
+                of the type and shape that the dataclass declares.
         """
         return load_eraser(cls, Path(path))
 

@@ -1,14 +1,16 @@
 """The file format of fitted erasers: a safetensors file that names the class and holds its fields.
 
 Files are not trusted. Nothing in them is executed: a file names one of the classes that are already imported, and every
-tensor is checked against the shape that the dataclass declares.
+field is checked against the type or shape that the dataclass declares.
 """
 
 import dataclasses
 import functools
+import sys
+import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -43,8 +45,8 @@ def load_eraser(cls: "type[E]", path: Path) -> "E":
     """Load an eraser of this class, or of one derived from it, that `save_eraser` wrote.
 
     Raises:
-        ValueError: the file is damaged or holds something else, or a field is missing or unknown, or a tensor has
-            another shape than the class declares.
+        ValueError: the file is damaged or holds something else, or a field is missing, unknown, or of another type or
+            shape than the class declares.
     """
     with ordinary_tensors():
         tensors, metadata = load_tensors(path)
@@ -81,7 +83,7 @@ def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all fields of an eraser from an untrusted file.
 
     Raises:
-        ValueError: a value is missing or unknown, or a tensor is not of the shape that its field declares.
+        ValueError: a value is missing or unknown, or not of the type or shape that its field declares.
     """
     fields = _fields(kind)
     defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
@@ -103,7 +105,26 @@ def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(tensor, Tensor):
                 raise ValueError(f"its {name} is {_described(tensor)}: need a tensor")
             _require_shape(name, tensor, shape[0], axes, mean.dtype)
+        elif not _fits(checked[name], hint := hints.get(name)):
+            wanted = hint.__name__ if isinstance(hint, type) else hint
+            raise ValueError(f"its {name} is {_described(checked[name])}: need {wanted}")
+    constant = checked["constant"] if hints.get("constant") == tuple[int, ...] else ()
+    if not all(0 <= i < axes["d"] for i in constant):
+        raise ValueError(f"its constant is {_described(constant)}: need coordinates from 0 to {axes['d'] - 1}")
     return checked
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value of a file is of the type `hint`; True for types that no eraser of this package has."""
+    parts = get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if get_origin(hint) is tuple:  # tuples within a tuple are lists in JSON
+        parts = parts[:1] * len(value) if isinstance(value, tuple | list) and parts[1:] == (...,) else parts
+        return isinstance(value, tuple | list) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if hint is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return hint not in (bool, int, str, Tensor, types.NoneType) or type(value) is hint
 
 
 def _described(value: Any) -> str:

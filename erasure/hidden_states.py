@@ -138,7 +138,8 @@ def fit_layers(
         raise ValueError(f"eraser={eraser!r:.60}: give a class such as LeaceEraser")
     modules = [*modules]
     if isinstance(num_classes, Mapping):
-        num_classes = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+        counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
+        num_classes = {SINGLE if name == z else name: k for name, k in counts.items()}  # a single entry has no name
     elif num_classes is not None:
         num_classes = whole_number(num_classes, "num_classes")
     for name in modules:

@@ -46,11 +46,12 @@ def as_tensor(values: Any, name: str, *, gradients: bool = False) -> Tensor:
         ValueError: anything else.
     """
     if isinstance(values, list | tuple) and values and all(isinstance(value, Tensor) for value in values):
-        if len({value.shape for value in values}) > 1:
+        parts = [as_tensor(value, name, gradients=gradients) for value in values]
+        if len({part.shape for part in parts}) > 1:
             raise ValueError(f"{name} holds tensors of different shapes: give each example as many values")
-        if len({value.is_floating_point() for value in values}) > 1:  # the dtype of the floats would round integers
-            values = [value.double() for value in values]
-        values = torch.stack(values)
+        if len({part.is_floating_point() for part in parts}) > 1:  # the dtype of the floats would round integers
+            parts = [part.double() for part in parts]
+        values = torch.stack(parts)
     if not isinstance(values, Tensor):
         array = as_array(values, name)
         if array.dtype.kind == "U":
@@ -101,11 +102,14 @@ def as_array(values: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
         if array.dtype.kind in "OU" and not (isinstance(values, np.ndarray) and array.dtype.kind == "U"):
-            array = _of_objects(np.array(values, dtype=object), name)
-    except ValueError as error:
-        if "inhomogeneous" not in str(error):
-            raise
-        raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
+            array = np.array(values, dtype=object)
+    except Exception as error:  # packages raise errors of their own types
+        if "inhomogeneous" in str(error):
+            raise ValueError(f"{name} holds rows of different lengths: give each example as many values") from None
+        why = " ".join(str(error).split())
+        raise ValueError(f"{name} cannot be read as an array ({why:.120}): pass a dense tensor or an array") from error
+    if array.dtype == object:
+        array = _of_objects(array, name)
     if array.dtype not in _ARRAYS and array.dtype.kind != "U":
         raise ValueError(f"{name} has dtype {array.dtype!s:.60}: convert it to real numbers, as float64 or int64")
     return array
@@ -113,7 +117,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
 def is_pandas(values: Any) -> TypeGuard[Any]:
     """Return whether values are a frame, a series or an index of pandas."""
-    return type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "ndim")
+    of_pandas = type(values).__module__.partition(".")[0] == "pandas"
+    return of_pandas and hasattr(values, "ndim") and hasattr(values, "to_numpy")  # which groups of rows do not have
 
 
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
@@ -313,7 +318,9 @@ def labelled_rows(
     x, z = as_tensor(x, "x"), as_tensor(z, "z")
     dim = values_per_example(x, z) if dim is None else whole_number(dim, "dim")
     leading = leading_shape(x, dim)
-    labels, k = _labels(z, leading, num_classes if num_classes is None else whole_number(num_classes, "num_classes"))
+    if num_classes is not None and (num_classes := whole_number(num_classes, "num_classes")) < 2:
+        raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
+    labels, k = _labels(z, leading, num_classes)
     return x.reshape(leading.numel(), dim), labels, k
 
 

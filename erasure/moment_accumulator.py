@@ -270,7 +270,8 @@ class Accumulator:
         """Replace the moments, including batches that wait to be added, by those of a `state_dict` of the same sizes.
 
         Raises:
-            ValueError: a tensor is missing, has another shape or dtype, or holds values that are not finite.
+            ValueError: a tensor is missing, has another shape or dtype, or holds values that are not finite or, among
+                sizes and variances, negative.
         """
         for name, mine in self.state_dict().items():
             other = tensors.get(name)
@@ -279,7 +280,13 @@ class Accumulator:
                 raise ValueError(
                     f"moments of {self._described}: {name} is {found}, expected finite {mine.dtype} {list(mine.shape)}"
                 )
-        self._sizes = tensors["sizes"].tolist()
+        sizes, variances = tensors["sizes"], tensors["scatters"].diagonal(dim1=1, dim2=2)
+        if (sizes < 0).any() or (variances < -1e-12 * variances.abs().max()).any():  # rounding may leave less
+            raise ValueError(
+                f"moments of {self._described}: sizes or the diagonals of scatters are negative, expected those of "
+                "examples: pass what state_dict returned"
+            )
+        self._sizes = sizes.tolist()
         self._epsilon = float(tensors["epsilon"])
         self._pending, self._pending_rows, self._unchecked = [], 0, False
         self._origins, self._offsets, self._scatters = (

@@ -180,6 +180,7 @@ def _plain(X: Any) -> Any:
     """Return examples in a form that scikit-learn converts to the same plain numbers."""
     if isinstance(X, torch.Tensor) or (isinstance(X, list | tuple) and X and isinstance(X[0], torch.Tensor)):
         return as_array(as_tensor(X, "X"), "X")
-    if isinstance(X, np.ma.MaskedArray) or hasattr(X, "columns"):
-        as_array(X, "X")  # refuses columns that scikit-learn would turn into numbers
+    no_numbers = getattr(getattr(X, "dtype", None), "kind", None) in ("M", "m", "V")  # dates, durations, structures
+    if no_numbers or isinstance(X, np.ma.MaskedArray) or hasattr(X, "columns"):
+        as_array(X, "X")  # refuses what scikit-learn would turn into numbers
     return X

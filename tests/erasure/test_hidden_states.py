@@ -311,6 +311,9 @@ def test_several_and_real_valued_concepts_are_erased() -> None:
 def test_class_counts_are_whole_numbers_of_known_concepts() -> None:
     model, (x, z) = stack(1), tokens(1)[0]
     fit_layers(model, [(x, z)], ["embed"], num_classes=np.int64(2))  # pyright: ignore[reportArgumentType]
+    batches = [{"x": x, "y": z}]
+    named, by_number = (fit_layers(model, batches, ["embed"], z="y", num_classes=k) for k in ({"y": 2}, 2))
+    torch.testing.assert_close(named["embed"](model.embed(x)), by_number["embed"](model.embed(x)))
     with pytest.raises(ValueError, match=r"num_classes has the name 'age': the concepts are group"):
         fit_layers(model, [(x, {"group": z})], ["embed"], num_classes={"group": 2, "age": 2})
     with pytest.raises(ValueError, match=r"num_classes=2.0: give a whole number"):

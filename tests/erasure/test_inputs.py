@@ -179,6 +179,25 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a complex tensor": (torch.tensor(R + 1j), "is a Tensor of torch.complex128: pass a dense torch.Tensor of real"),
     "8-bit floats": (torch.tensor(X).to(torch.float8_e5m2), "is a Tensor of torch.float8_e5m2: pass a dense"),
     "a tensor of uint16": (torch.tensor(Z).to(torch.uint16), "is a Tensor of torch.uint16: pass a dense"),
+    "complex tensors among others": (
+        [torch.tensor([1 + 9j, 2]), *torch.ones(119, 2)],
+        "is a Tensor of torch.complex64: pass a dense",
+    ),
+    "8-bit floats and integers": (
+        [torch.ones(2).to(torch.float8_e5m2), *torch.ones(119, 2).long()],
+        "is a Tensor of torch.float8_e5m2: pass a dense",
+    ),
+    "uint64 and floats": (
+        [torch.ones(2, dtype=torch.uint64), *torch.ones(119, 2)],
+        "is a Tensor of torch.uint64: pass a dense",
+    ),
+    "sparse and dense tensors": ([torch.ones(2).to_sparse(), *torch.ones(119, 2)], "is a Tensor, sparse"),
+    "lists of bfloat16": ([[torch.ones(2).bfloat16()]] * 120, r"cannot be read as an array \(Got unsupported"),
+    "lists with gradients": (
+        [[torch.ones(2).requires_grad_()]] * 120,
+        r"cannot be read as an array \(Can't call",
+    ),
+    "groups of rows": (pandas.DataFrame({"a": Z, "b": R}).groupby("a"), "is a pandas.*DataFrameGroupBy: pass a dense"),
 }
 
 

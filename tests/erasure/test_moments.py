@@ -258,3 +258,6 @@ def test_moments_stored_while_batches_wait_go_on_as_they_would_have(pooled: bool
         resumed.load_state_dict({name: tensor for name, tensor in state.items() if name != "scatters"})
     with pytest.raises(ValueError, match=r"4 classes in 5 .*: sizes is torch.int64 \[3\], expected finite"):
         ClassMoments(5, 4, pooled=pooled).load_state_dict(state)
+    for name in ("sizes", "scatters"):
+        with pytest.raises(ValueError, match="3 classes in 5 .*: sizes or the diagonals of scatters are negative"):
+            resumed.load_state_dict(state | {name: -state[name]})

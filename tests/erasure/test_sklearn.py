@@ -162,6 +162,9 @@ def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
         (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category: convert"),
         (pyarrow.table({name: frame[name] for name in frame}), "X is a pyarrow.*Table: pass"),
         (torch.tensor(X).to_sparse(), "X is a Tensor, sparse"),
+        (X.astype("M8[s]"), r"X has dtype datetime64\[s\]: convert"),
+        (X.astype("m8[s]"), r"X has dtype timedelta64\[s\]: convert"),
+        (np.zeros(X.shape, [("a", float)]), r"X has dtype \[\('a', '<f8'\)\]: convert"),
     ):
         for call in (lambda x=x: ConceptEraser().fit(x, Y), lambda x=x: fitted.transform(x)):
             with pytest.raises(ValueError, match=message):

@@ -107,6 +107,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "one class of three": (lambda: fit(X, 0 * Z, num_classes=3), "all examples are of one class: there is nothing to"),
     "a single class": (lambda: quadratic(X, 0 * Z), "all examples are of one class: there is nothing to"),
     "a class with one example": (lambda: quadratic(X[:4], Z[:4]), "needs at least 2 examples, but class 1 has 1"),
+    "no class": (lambda: fit(X, torch.eye(3)[Z], num_classes=0), "num_classes=0: .* needs at least 2 classes"),
     "too few classes": (lambda: fit(X, Z, num_classes=2), "label 2 is out of range: labels run from 0 to 1"),
     "other lengths": (lambda: fit(X, Z[:50]), r"z has shape \(50,\): expected one label per example, \[60\]"),
     "real z of another length": (lambda: fit(X, X[:50]), r"z has shape \(50, 4\): expected \[60, 4\]"),
