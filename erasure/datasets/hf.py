@@ -35,6 +35,8 @@ _ROWS_AT_ONCE = 256  # kept small, because a row may hold a photograph
 class HuggingFaceTable(Source):
     """Examples and labels from two columns of parquet files, of which SPLIT-*.parquet belong to a split.
 
+    Of datasets that are no parquet files, the hub keeps such files in `revision="refs/convert/parquet"`.
+
     Labels are classes whose names the files store, whole numbers from 0, or words. Named classes are matched by name
     if files number them differently. A README.md that names other files, or classes that the files do not name, is
     refused.
@@ -134,10 +136,12 @@ class HuggingFaceTable(Source):
         files = [location / name for name in hub_download.file_names(location) if name.endswith(".parquet")]
         if not files:
             raise ValueError(
-                f"path={self.path}: no .parquet files: write some with Dataset.to_parquet('train.parquet') of the "
-                "datasets library, or read folders of images with ImageFolder"
+                f"path={self.path}: no .parquet files: of a dataset on the hub take revision=refs/convert/parquet, "
+                "where the hub keeps them; else write some with Dataset.to_parquet('train.parquet') of the datasets "
+                "library, or read folders of images with ImageFolder"
             )
-        folders = {file.parent.relative_to(location).as_posix() for file in files}
+        placed = [_placed(file, location) for file in files]
+        folders = {folder.relative_to(location).as_posix() for folder, _ in placed}
         chosen = folders if self.config is None else folders & {self.config}
         if len(chosen) != 1:
             raise ValueError(
@@ -145,9 +149,9 @@ class HuggingFaceTable(Source):
                 "one of these folders with config=NAME"
             )
         splits: dict[str, list[Path]] = {}
-        for file in files:
-            if file.parent == location / min(chosen):
-                splits.setdefault(file.stem.partition("-")[0], []).append(file)
+        for file, (folder, split) in zip(files, placed, strict=True):
+            if folder == location / min(chosen):
+                splits.setdefault(split, []).append(file)
         return splits
 
     def _files(self, split: str) -> list[Path]:
@@ -295,6 +299,16 @@ class HuggingFace(HuggingFaceTable):
                 yield where, content
 
         return image_decoding.decode_all(files(), size=self.size, channels=self.channels), labels
+
+
+def _placed(file: Path, location: Path) -> tuple[Path, str]:
+    """Return the folder of a parquet file's configuration, and its split: FOLDER/SPLIT-*.parquet, or SPLIT/0000.parquet.
+
+    The hub writes numbered files to the revision refs/convert/parquet, which it keeps for every dataset.
+    """
+    if file.stem.isdigit() and file.parent != location:
+        return file.parent.parent, file.parent.name
+    return file.parent, file.stem.partition("-")[0]
 
 
 def _stored_names(file: Path, label: str) -> tuple[str, ...] | None:

@@ -83,6 +83,26 @@ def test_parquet_shards_come_back_exactly_with_grayscale_as_rgb(tmp_path: Path) 
     assert source(tmp_path).example_names(torch.tensor([29, 0])) == ["row 29", "row 0"]
 
 
+def test_the_files_that_the_hub_converts_a_dataset_to_are_read(tmp_path: Path) -> None:
+    images, labels = write_cifarnet(tmp_path / "own")
+    converted = tmp_path / "converted" / "default"
+    write_parquet(converted / "train" / "0000.parquet", images[:20], labels[:20])
+    write_parquet(converted / "train" / "0001.parquet", images[20:], labels[20:])
+    write_parquet(converted / "test" / "0000.parquet", random_images(9), [i % 3 for i in range(9)])
+    own, raw = source(tmp_path / "own").load(), source(converted.parent).load()
+    assert torch.equal(raw.train.images, own.train.images)
+    assert torch.equal(raw.train.labels, own.train.labels)
+    assert raw.test is not None
+    assert len(raw.test) == 9
+    write_parquet(converted.parent / "other" / "train" / "0000.parquet", images, labels)
+    with pytest.raises(ValueError, match="config=None: the parquet files of .* are in default, other: choose"):
+        source(converted.parent).load()
+    assert len(source(converted.parent, config="other", test_split=None).load().train) == 30
+    write_parquet(tmp_path / "flat" / "0000.parquet", images, labels)
+    with pytest.raises(ValueError, match="split train of .* choose from 0000"):
+        source(tmp_path / "flat").load()
+
+
 def test_one_parquet_file_words_and_numbers_as_labels(tmp_path: Path) -> None:
     words = tmp_path / "pets.parquet"
     write_parquet(words, random_images(6), ["dog", "cat"] * 3, described=False)
