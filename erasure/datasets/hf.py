@@ -302,9 +302,9 @@ class HuggingFace(HuggingFaceTable):
 
 
 def _placed(file: Path, location: Path) -> tuple[Path, str]:
-    """Return the folder of a parquet file's configuration, and its split: FOLDER/SPLIT-*.parquet, or SPLIT/0000.parquet.
+    """Return the folder of a parquet file's configuration, and its split.
 
-    The hub writes numbered files to the revision refs/convert/parquet, which it keeps for every dataset.
+    Files are FOLDER/SPLIT-*.parquet or, as the hub converts datasets to, FOLDER/SPLIT/0000.parquet.
     """
     if file.stem.isdigit() and file.parent != location:
         return file.parent.parent, file.parent.name
