@@ -177,8 +177,11 @@ class HuggingFaceTable(Source):
         stored: dict[str, tuple[str, ...] | None] = {}
         for file in files:
             with self._explained(file):
-                pq.read_schema(file)
-            stored[file.name] = names = _stored_names(file, self.label_column)
+                schema = pq.read_schema(file)
+            names = _stored_names(file, self.label_column)
+            if self.label_column in schema.names and str(schema.field(self.label_column).type).endswith("string"):
+                continue  # words name their classes
+            stored[file.relative_to(location).as_posix() if location.is_dir() else file.name] = names
             if names is not None and len({*names}) < len(names):
                 repeated = next(name for name in names if names.count(name) > 1)
                 raise ValueError(f"{where}: {file.name} of {self.path} calls two classes {repeated}: rename one")
@@ -199,7 +202,11 @@ class HuggingFaceTable(Source):
         card, infos = _card(location), location / "dataset_infos.json"
         entries = [entry for key in ("dataset_info", "configs") for entry in _of_config(card.get(key), self.config)]
         features = [
-            feature for entry in entries for feature in entry.get("features") or [] if isinstance(feature, dict)
+            feature
+            for entry in entries
+            if isinstance(listed := entry.get("features"), list)
+            for feature in listed
+            if isinstance(feature, dict)
         ]
         if any(f.get("name") == self.label_column and "class_label" in (f.get("dtype") or "") for f in features):
             return "README.md"
@@ -332,7 +339,7 @@ def _card(location: Path) -> dict[str, Any]:
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
     try:
         card = yaml.safe_load(block[1]) if (block := _METADATA_BLOCK.match(text)) else {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # such as a day that does not exist
         reason = " ".join(str(error).split())[:160]
         raise ValueError(f"{readme} begins with broken metadata ({reason}): fix it, or delete the lines") from error
     return card if isinstance(card, dict) else {}
@@ -354,14 +361,13 @@ def _selects(configuration: dict[str, Any], location: Path, split: str, files: l
     listed = configuration.get("data_files")
     if listed is None:
         return all(file.is_relative_to(base) for file in files)
-    tables = {location / name for name in hub_download.file_names(location) if name.endswith(".parquet")}
     selected: set[Path] = set()
     try:
         for item in [listed] if isinstance(listed, str) else listed:
             of_split, paths = (item["split"], item["path"]) if isinstance(item, dict) else ("train", item)
             for pattern in [paths] if isinstance(paths, str) else paths:
-                if of_split == split:
-                    selected |= tables & {*base.glob(pattern)} or {base / pattern}
+                if str(of_split) == split:
+                    selected |= {path for path in base.glob(pattern) if path.is_file()}
     except (KeyError, TypeError, ValueError, NotImplementedError):  # no such list, or a pattern of another kind
         return False
     return selected == {*files}

@@ -289,6 +289,9 @@ USUAL = [
     ["configs:", "- {config_name: other, data_files: small.csv}", "- {config_name: default, data_dir: data}"],
     ["dataset_info:", "  features:", "  - {name: img, dtype: image}", "  - name: label",
      "    dtype: {class_label: {names: {'0': bee, '1': cat}}}"],
+    ["configs:", "- {config_name: default, data_files: [{split: train, path: [data/train-*, data/nothing-*]}, "
+     "{split: test, path: data/test-*}]}"],
+    ["dataset_info: {features: 3}"],
     ["license: mit"],
 ]  # fmt: skip
 OTHER_FILES = [
@@ -344,6 +347,9 @@ def test_a_readme_of_several_configurations_is_read_for_the_chosen_one(tmp_path:
         source(tmp_path, config="large", test_split=None).load()
     write_card(tmp_path, "configs: [")
     with pytest.raises(ValueError, match=r"README\.md begins with broken metadata .*: fix it"):
+        source(tmp_path, config="small").load()
+    write_card(tmp_path, "date: 2023-13-45")
+    with pytest.raises(ValueError, match=r"README\.md begins with broken metadata .*: fix it"):
         source(tmp_path, config="small", test_split=None).load()
 
 
@@ -377,6 +383,16 @@ def test_files_of_which_only_some_name_their_classes_are_refused(
     write_parquet(tmp_path / f"{unnamed}.parquet", random_images(3), [1, 2, 0], described=False)
     with pytest.raises(ValueError, match=f"stores the names of its classes, but {unnamed}.parquet does not: write all"):
         source(tmp_path).load()
+    converted = tmp_path / "converted" / "default"
+    for split, file in (("train", "train-0"), ("test", unnamed)):
+        (converted / split).mkdir(parents=True)
+        shutil.copy(tmp_path / f"{file}.parquet", converted / split / "0000.parquet")
+    with pytest.raises(ValueError, match=r"default/test/0000\.parquet does not: write all"):
+        source(converted.parent).load()
+    write_parquet(converted / "test" / "0000.parquet", random_images(2), [names[1], names[0]], described=False)
+    raw = source(converted.parent).load()  # words name their classes
+    assert raw.test is not None
+    assert raw.test.labels.tolist() == [1, 0]
 
 
 def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
