@@ -366,7 +366,9 @@ def _by_classifier(
         costs of labels [S, N], codelengths by seed, and the learning curve.
     """
     from sklearn.base import clone
+    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 
+    binary = OneVsOneClassifier | OneVsRestClassifier | OutputCodeClassifier  # whose parts weigh 0 and 1
     (x, z), tested, names = data["train"], data.get("test"), classes.to_numpy()
     bits = np.full((len(seeds), len(z)), math.log2(len(classes)))
     rows: list[dict[str, float]] = []
@@ -378,13 +380,17 @@ def _by_classifier(
             if not len(following) and tested is None:
                 continue  # nothing is left to code
             fitted: Any = clone(model)
-            for name, value in fitted.get_params().items():  # includes the parameters of a pipeline's steps
-                last = name.split("__")[-1]
+            parameters = fitted.get_params()  # includes those of a pipeline's steps
+            for name, value in parameters.items():
+                *path, last = name.split("__")
                 if value is None and last == "random_state":
                     fitted.set_params(**{name: seed % 2**32})  # scikit-learn takes no larger one
                 elif value is not None and getattr(value, "random_state", seed) is None:  # e.g. KFold
                     value.random_state = seed % 2**32
                 elif last == "class_weight" and isinstance(value, Mapping):
+                    around = [fitted, *(parameters.get("__".join(path[: i + 1])) for i in range(len(path)))]
+                    if any(isinstance(one, binary) for one in around):
+                        continue
                     lacking = {*names} - {*names[z[known]]}
                     fitted.set_params(**{name: {label: w for label, w in value.items() if label not in lacking}})
             if len(np.unique(z[known])) > 1:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -304,6 +305,16 @@ def test_a_search_takes_the_seed_for_its_splits() -> None:
     once, again = (codelength(X[:120], noise, search, seeds=3, sizes=4) for _ in range(2))
     assert [*once.total_bits] == [*again.total_bits]
     assert folds.random_state is None
+
+
+def test_weights_within_one_against_the_rest_are_those_of_the_rest_and_the_class() -> None:
+    rare = np.where(np.arange(240) % 30 == 0, 1, 2 * XOR)
+    one_against_rest = OneVsRestClassifier(LogisticRegression(class_weight={0: 1, 1: 20}))
+    words, numbers = (
+        codelength(X, y, one_against_rest, seeds=2, sizes=[10, 20, 240])
+        for y in (np.array(["a", "b", "c"])[rare], rare)
+    )
+    assert words.total_bits == numbers.total_bits
 
 
 def test_a_prefix_may_lack_a_weighted_class() -> None:
