@@ -1,13 +1,12 @@
 """Erasers as scikit-learn transformers, for pipelines and cross-validation."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import torch
 
 from erasure.concept_moments import named_concepts
-from erasure.eraser import Eraser, require_known
+from erasure.eraser import Eraser, options_of, require_known
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
@@ -50,7 +49,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             not use labels.
         classes: True if values are classes even if they are floats; False if values are real numbers even if they are
             integers, such as ages; None to decide by their type.
-        options: options of the eraser, such as `{"num_directions": 3}`.
+        options: options of the eraser, such as `num_directions`.
 
     Attributes:
         eraser_: the fitted `erasure.Eraser`.
@@ -70,16 +69,10 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         True
     """
 
-    def __init__(
-        self,
-        eraser: str | type[Eraser] = "leace",
-        *,
-        classes: bool | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, eraser: str | type[Eraser] = "leace", *, classes: bool | None = None, **options: Any) -> None:
         self.eraser = eraser
         self.classes = classes
-        self.options = options
+        vars(self).update(options)
 
     def fit(self, X: Any, y: Any = None, *, concept: Any = None) -> Self:
         """Fit the eraser.
@@ -89,8 +82,8 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             y: concept to erase, [n] or [n, m]; if `concept` is passed, the label that "splince" keeps.
             concept: concept to erase instead of `y`.
         """
-        kind = self._kind()
-        options = require_known(kind, self.options or {})
+        kind, params = self._kind(), self.get_params()
+        options = require_known(kind, {name: params[name] for name in params.keys() - {"eraser", "classes"}})
         erased = y if concept is None else concept
         if erased is None:
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
@@ -126,10 +119,27 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         x: Any = validate_data(self, _plain(X), dtype=_FLOATS, reset=False)
         return self.eraser_(as_tensor(x, "X")).numpy()
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return the eraser and its options by name."""
+        return {name: value for name, value in vars(self).items() if not (name.startswith("_") or name.endswith("_"))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set the eraser and its options by name, including options that have not been set before.
+
+        Raises:
+            ValueError: the eraser does not have an option.
+        """
+        kind = _class_of(params.get("eraser", self.eraser))
+        known = {*self.get_params(), *(options_of(kind) if kind else params)}  # `fit` refuses an unknown eraser
+        if unknown := params.keys() - known:
+            raise ValueError(f"{min(unknown)} is no parameter of {self!r}: it has {', '.join(sorted(known))}")
+        vars(self).update(params)
+        return self
+
     def _kind(self) -> type[Eraser]:
         """Return the class of the eraser; raise ValueError for one that cannot be used without labels."""
-        kind = _ERASERS.get(self.eraser) if isinstance(self.eraser, str) else self.eraser
-        if not (isinstance(kind, type) and issubclass(kind, Eraser)) or kind.uses_labels:
+        kind = _class_of(self.eraser)
+        if kind is None or kind.uses_labels:
             raise ValueError(
                 f"eraser={self.eraser!r}: choose one of {', '.join(_ERASERS)}, or a class derived from erasure.Eraser "
                 "that needs no labels, which transform(X) does not have"
@@ -142,6 +152,12 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         assert tags.transformer_tags is not None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _class_of(eraser: Any) -> type[Eraser] | None:
+    """Return the eraser class of a name or of a class, or None if there is none."""
+    kind = _ERASERS.get(eraser) if isinstance(eraser, str) else eraser
+    return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
 
 
 def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray | None]:
@@ -157,8 +173,9 @@ def _encoded(y: Any, name: str, classes: bool | None) -> tuple[Any, np.ndarray |
         if len(named) > 1:
             return {key: _encoded(one, key, classes)[0] for key, one in named.items()}, None
         (y,) = named.values()
-    if categorical := str(getattr(y, "dtype", "")) == "category":
-        y = np.asarray(y)
+    categorical = str(getattr(y, "dtype", "")) == "category"
+    if categorical or not (isinstance(y, np.ndarray | list | tuple | torch.Tensor) or is_pandas(y)):
+        y = np.asarray(y)  # of any kind that scikit-learn takes
     y = as_array(y, name)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.dtype.kind == "f":
