@@ -29,6 +29,7 @@ from erasure import (
 from erasure.dataset import LabelledImages, RawImages, Source
 from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
+from erasure.polar import polar_factor
 from erasure.store.cache import Cache
 from erasure.transport import barycenter, bures_distance, transport_map
 from tests.fake_device import DEVICE, Device
@@ -207,3 +208,29 @@ def test_fitting_leace_waits_eight_times() -> None:
         assert device.waits.total() <= 8
         erased = eraser(there[0]).cpu()
     assert torch.equal(erased, LeaceEraser.fit(x, z)(x))
+
+
+def test_applying_qleace_stops_three_times_whatever_the_number_of_classes() -> None:
+    x, z = examples(k=6)
+    with Device() as device:
+        x, z = x.to(DEVICE), z.to(DEVICE)
+        eraser = QleaceEraser.fit(x, z)
+        device.waits.clear()
+        eraser(x, z)
+    assert device.waits.total() <= 3  # one of them for the range of the labels
+
+
+def test_alf_qleace_stops_twice_per_direction() -> None:
+    eraser, waits = fitted(AlfQleaceEraser, 12)
+    assert isinstance(eraser, AlfQleaceEraser)
+    assert len(eraser.norms) > 5
+    assert waits <= 4 + 2 * len(eraser.norms)
+
+
+def test_a_polar_factor_stops_twice() -> None:
+    matrix = torch.randn(30, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with Device() as device:
+        there = matrix.to(DEVICE)
+        device.waits.clear()
+        polar_factor(there)
+    assert device.waits.total() <= 2
