@@ -15,14 +15,8 @@ from conf.commands import COMMANDS
 from conf.error_messages import explain
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
-_PACKAGES = (
-    "conf",
-    "erasure",
-    "harness",
-    "hydra_plugins",
-    "models",
-    "scripts",
-)  # with code of ours, beside the commands
+# packages of this project besides the commands
+_PACKAGES = ("conf", "erasure", "harness", "hydra_plugins", "models", "scripts")
 _INTERRUPTED = "interrupted: launch the same command again to continue"
 
 
@@ -86,7 +80,10 @@ def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | 
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether this project's code refused a value; another ValueError is a mistake in code, e.g. a user's."""
+    """Return whether this project's code has refused a value. Any other ValueError is a bug, perhaps in a user's code.
+
+    The innermost frame of the traceback tells who raised the error.
+    """
     if isinstance(error, OmegaConfBaseException):
         return True
     frame = error.__traceback__

@@ -89,7 +89,9 @@ def _checked(kind: "type[Eraser]", values: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
     checked = {**defaults, **values}
     if wrong := checked.keys() ^ fields.keys():
-        raise ValueError(f"its fields are not {', '.join(fields)}: {_described(min(wrong))}")
+        name = min(wrong)
+        what = f"it has {_described(name)}, which is none" if name in checked else f"it lacks {_described(name)}, one"
+        raise ValueError(f"{what} of its fields {', '.join(fields)}")
     try:
         hints = get_type_hints(kind, include_extras=True)
     except NameError:  # of types that are imported for type checkers only

@@ -140,7 +140,7 @@ def fit_layers(
     if isinstance(num_classes, Mapping):
         counts = {name: whole_number(k, f"num_classes[{name!r}]") for name, k in num_classes.items()}
         if wrong := [name for name, k in counts.items() if k < 2]:
-            raise ValueError(f"num_classes[{wrong[0]!r}]={counts[wrong[0]]}: classes are at least 2")
+            raise ValueError(f"num_classes[{wrong[0]!r}]={counts[wrong[0]]}: need at least 2 classes")
         num_classes = {SINGLE if name == z else name: k for name, k in counts.items()}  # a single entry has no name
     elif num_classes is not None:
         num_classes = whole_number(num_classes, "num_classes")

@@ -307,11 +307,11 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
 
 
 def _name_tables(directory: Path) -> None:
-    """Print where the tables and figures of a run are that had finished before."""
+    """Print the paths of the tables and figures of an already finished run."""
     for path in sorted([*directory.glob("*.md"), *directory.glob("*.png")]):
         print(printable(f"{'tables' if path.suffix == '.md' else 'figure'}: {path}"))
     runs = shlex.quote(str(directory.parent))
-    print(printable(f"as of when the run ended; python -m scripts.report {runs} compares it with all runs"))
+    print(printable(f"made when the run ended; python -m scripts.report {runs} compares it with all runs"))
 
 
 def _complain(line: str) -> None:

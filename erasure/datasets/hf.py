@@ -21,7 +21,7 @@ from erasure.store.checked_files import fingerprint
 
 with needs("hub"):
     import pyarrow.parquet as pq
-    import yaml  # huggingface-hub brings it
+    import yaml
 
     from erasure import image_decoding
 
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 256  # kept small, because a row may hold a photograph
 class HuggingFaceTable(Source):
     """Examples and labels from two columns of parquet files, of which SPLIT-*.parquet belong to a split.
 
-    Of datasets that are no parquet files, the hub keeps such files in `revision="refs/convert/parquet"`.
+    The hub converts datasets of other formats to parquet files, in `revision="refs/convert/parquet"`.
 
     Labels are classes whose names the files store, whole numbers from 0, or words. Named classes are matched by name
     if files number them differently. A README.md that names other files, or classes that the files do not name, is
@@ -69,7 +69,7 @@ class HuggingFaceTable(Source):
         if (damage := hub_download.damage(self._location())) is not None:
             raise MissingDataError(damage, self)
         if self.train_split == self.test_split:
-            raise ValueError(f"test_split={self.test_split}: it is the training split, too: choose another, or None")
+            raise ValueError(f"test_split={self.test_split}: it is also the training split: choose another, or None")
         if left_out := sorted(self._splits().keys() - {*self._wanted}):
             log.warning("%s: left out: split %s", self.path, ", ".join(left_out))
         self._require_class_names([file for split in self._wanted for file in self._files(split)])
@@ -136,9 +136,9 @@ class HuggingFaceTable(Source):
         files = [location / name for name in hub_download.file_names(location) if name.endswith(".parquet")]
         if not files:
             raise ValueError(
-                f"path={self.path}: no .parquet files: of a dataset on the hub take revision=refs/convert/parquet, "
-                "where the hub keeps them; else write some with Dataset.to_parquet('train.parquet') of the datasets "
-                "library, or read folders of images with ImageFolder"
+                f"path={self.path}: no .parquet files: for a dataset of the hub set revision=refs/convert/parquet, the "
+                "hub's conversion; else write some with Dataset.to_parquet('train.parquet') of the datasets library, "
+                "or read folders of images with ImageFolder"
             )
         placed = [_placed(file, location) for file in files]
         folders = {folder.relative_to(location).as_posix() for folder, _ in placed}

@@ -145,8 +145,8 @@ def compare(
         that both runs use has changed. If the runs of a row differ in code, only those with the newest code count.
 
     Raises:
-        ValueError: `value` is not a column of numbers, `code` is missing, or the baseline has
-            no runs or an ambiguous name.
+        ValueError: `value` is not a column of numbers, `code` is missing, or the baseline has no runs or an ambiguous
+            name.
     """
     numeric = [name for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
     numbers = [str(name) for name in numeric if name != "seed"]

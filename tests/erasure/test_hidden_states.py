@@ -163,7 +163,7 @@ def test_masks_and_labels_to_ignore_leave_the_same_as_data_without_padding() -> 
     expected = fit_layers(model, [(x[mask], z[mask])], names, num_classes=2)
     ignored = torch.where(mask, z, -100)
     real = fit_layers(model, [(x[mask], z[mask].double())], names)
-    with pytest.raises(ValueError, match=r"num_classes\['a'\]=1: classes are at least 2"):
+    with pytest.raises(ValueError, match=r"num_classes\['a'\]=1: need at least 2 classes"):
         fit_layers(model, [(x[mask], {"a": z[mask]})], names, num_classes={"a": 1})
     several = fit_layers(model, [(x[mask], {"a": z[mask], "b": x[mask][:, :2]})], names, num_classes={"a": 2})
     both = {"a": ignored, "b": torch.where(mask[..., None], x[..., :2], -100)}

@@ -80,7 +80,7 @@ def test_a_run_that_had_finished_names_its_tables_and_makes_missing_ones_with_th
     assert named == [
         f"figure: {run}/comparison.png",
         f"tables: {run}/table.md",
-        "as of when the run ended; python -m scripts.report runs compares it with all runs",
+        "made when the run ended; python -m scripts.report runs compares it with all runs",
     ]
     assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
     (run / "table.md").unlink()

@@ -145,7 +145,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         r"^image_column=image: .* has no such column; choose from img, label": {"image_column": "image"},
         r"label_column=fine: .* has no such column": {"label_column": "fine"},
         r"split val of path=.* has no files val-\*\.parquet: choose from test, train with": {"test_split": "val"},
-        r"test_split=train: it is the training split": {"test_split": "train"},
+        r"test_split=train: it is also the training split": {"test_split": "train"},
         r"config=x: the parquet files of .* are in data: choose": {"config": "x"},
         r"config=None: the parquet files of .* are in large, small: choose": {"path": str(tmp_path / "two")},
         r"csv: no \.parquet files: .*Dataset\.to_parquet.*ImageFolder": {"path": str(tmp_path / "csv")},
