@@ -194,8 +194,8 @@ class GradientEraser(TransductiveEraser):
             raise ValueError("all examples are alike: there is nothing to erase")
         if not _ORDINARY[0] <= std < _ORDINARY[1]:
             raise ValueError(
-                f"the standard deviation of x is {std:.1e}: multiply x by a number that brings it near 1 "
-                "(dataset.normalize=zscore)"
+                f"the standard deviation of x is {std:.1e}: multiply x by a number that brings it near 1, or "
+                "standardise its coordinates"
             )
         self.constant = tuple((total.diagonal() == 0).nonzero().flatten().tolist())
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
