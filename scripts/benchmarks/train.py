@@ -11,14 +11,18 @@ of a step (on a CPU: the operations), and the time in which none runs.
     python -m scripts.benchmarks.train --device cuda --model convnextv2 --only rule compiled model
 
 measures some of the ways to train: the rule's stacking, the other one, without CUDA graphs, compiled
-(train.compile=true), in another memory format, and by fused attention.
+(train.compile=true), in another memory format, by fused attention, and from initial weights that are one rounding
+larger ("nudged"). Each row says how far its validation losses end from those of the first, at most.
 """
 
 import argparse
 import dataclasses
+import math
+import time
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from conf.compose import composed
 from conf.target_class import Target
@@ -38,6 +42,7 @@ from scripts.benchmarks.benchmark_helpers import (
     memory_rate,
     product_rate,
     show,
+    shown,
     timed,
 )
 from scripts.benchmarks.stacking import Case
@@ -45,17 +50,18 @@ from scripts.benchmarks.step_flops_and_bytes import Device, Step
 from scripts.benchmarks.step_profile import profile_table
 from scripts.images_for_benchmarks import DIGITS, labelled_images
 from train.device_images import DeviceImages, to_device
-from train.ensemble import Ensemble
-from train.epoch_trainer import fit_members
+from train.ensemble import Ensemble, Weights
+from train.epoch_trainer import EpochTrainer, fit_members
 from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking_rule import Stacking, choose
-from train.training_step import GraphedFunction
+from train.training_step import GraphedFunction, TrainingStep
 
 _FOREVER = 10**9
 _MODEL_WAYS = {"convnextv2": "channels_last", "swinv2": "fused_attention"}  # attributes of their classes
-WAYS = ("rule", "other", "ungraphed", "model", "compiled", "compiled-other", "compiled-model")
+WAYS = ("rule", "other", "ungraphed", "model", "nudged", "compiled", "compiled-other", "compiled-model")
+_DEFAULT_WAYS = WAYS[:4]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
     parser.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
     parser.add_argument("--skip-peer", action="store_true", help="leave out the DataLoader loop")
-    parser.add_argument("--only", nargs="+", choices=WAYS, help="ways to train; default: all but the compiled ones")
+    parser.add_argument("--only", nargs="+", choices=WAYS, help=f"default: {' '.join(_DEFAULT_WAYS)}")
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
@@ -107,6 +113,7 @@ class TrainingBenchmark:
         epochs = {"max_epochs": options.epochs, "patience_steps": _FOREVER, "min_epoch_steps": 1}
         self.settings = dataclasses.replace(config.train, **epochs)
         self.model_section = config.model
+        self._first_losses: Sequence[float] = ()
         self.subsets = torch.stack([permutation(seed, len(self.train)) for seed in self.seeds]).to(self.device)
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.ensemble = Ensemble(self.model(), precision)
@@ -129,7 +136,7 @@ class TrainingBenchmark:
     def compare(self, ways: Sequence[str] | None = None) -> list[Row]:
         """Measure seconds and mean validation loss of each way to train; one that fails says why in its row."""
         rows: list[Row] = []
-        for way in ways or [way for way in WAYS if "compiled" not in way]:
+        for way in ways or _DEFAULT_WAYS:
             rows += attempt("training", way, lambda way=way: filter(None, [self._measure(way)]))
         return rows
 
@@ -158,6 +165,9 @@ class TrainingBenchmark:
                     return self._ours(f"{who}, {attribute}", stacking, settings, note, ensemble)
                 finally:
                     setattr(kind, attribute, False)
+            case "nudged":
+                nudged = _Nudged(self.model(), self.ensemble.precision)
+                return self._ours(f"{who}, initial weights one rounding larger", stacking, settings, note, nudged)
             case "rule" | "other":
                 return self._ours(who, stacking, settings, note)
         return None
@@ -174,15 +184,20 @@ class TrainingBenchmark:
         return [self._row("DataLoader loop", cost, losses)]
 
     def profile(self) -> Table:
-        """Profile a step of the seeds that train at once."""
+        """Profile a step of the seeds that train at once, and time what the host does between steps."""
         stack = self._chosen(self.settings).stack
         part = LabelledImages(self.train.images[: self.batch], self.train.labels[: self.batch])
         zeros = torch.zeros(len(part.images[0]))
         batch = DeviceImages(part, zeros, zeros + 1, padding=0, flip=False, device=self.device)
         step = Case("", "", 0, self.ensemble, batch, self.settings).step(stack)
-        return profile_table(
+        table = profile_table(
             step, self.device, f"A step of {stack} of {len(self.seeds)} seeds on {self.batch} examples"
         )
+        data = {"train": self.train, "validation": self.validation}
+        idle = _WithoutSteps(self.ensemble, data, self.seeds[:stack], self.subsets[:stack], self.settings)
+        between_ms = 1e3 * min(idle.seconds_between_steps() for _ in range(3))
+        between = f"Between steps the host needs {shown(between_ms)} ms, for batches and the optimizer's coefficients."
+        return dataclasses.replace(table, notes=[*table.notes, between])
 
     def _chosen(self, settings: TrainSettings) -> Stacking:
         return choose(self.ensemble, len(self.seeds), self.train, settings)
@@ -212,7 +227,39 @@ class TrainingBenchmark:
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
         loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
+        if self._first_losses:
+            loss += f", {shown(max(abs(a - b) for a, b in zip(losses, self._first_losses, strict=True)))} bits away"
+        self._first_losses = self._first_losses or losses
         return Row("training", who, cost, self.floor, loss + note)
+
+
+class _Nudged(Ensemble):
+    """Members whose initial weights are one rounding larger."""
+
+    def initial_weights(self, generators: Sequence[torch.Generator], device: torch.device) -> Weights:
+        weights = super().initial_weights(generators, device)
+        return {name: weight.nextafter(weight.new_tensor(math.inf)) for name, weight in weights.items()}
+
+
+class _WithoutSteps(EpochTrainer):
+    """A training whose steps compute nothing."""
+
+    def seconds_between_steps(self) -> float:
+        """Time the preparation of steps by the host, which does not wait for the device; mean over an epoch."""
+        draws = self.order.draw(self.active, self.subsets.device)
+        started = time.perf_counter()
+        for losses in self._steps(draws):
+            self.after_step(losses)
+        return (time.perf_counter() - started) / self.order.steps
+
+    def _new_step(self) -> TrainingStep:
+        losses = torch.zeros(len(self.active), device=self.examples.labels.device)
+
+        def step(*_: Tensor) -> Tensor:
+            self.optimizer.next_coefficients()
+            return losses
+
+        return step
 
 
 if __name__ == "__main__":

@@ -14,3 +14,12 @@ def test_both_arrangements_end_at_the_same_validation_loss() -> None:
         re.findall(r"validation (\S+) bits", notes[who]) for who in ("ours, in one network", "ours, one after another")
     ]
     assert losses[0] == losses[1] != []
+
+
+def test_one_rounding_of_the_initial_weights_moves_losses_a_little() -> None:
+    options = {"dataset": "digits", "samples": 100, "model": "mlp", "seeds": 2, "epochs": 2, "width": 8}
+    bench = TrainingBenchmark(argparse.Namespace(**options, images="", device="cpu"))
+    *_, moved = bench.compare(["rule", "nudged"])
+    (away,) = re.findall(r", (\S+) bits away", moved.note)
+    assert 0 < float(away) < 1e-5
+    assert "Between steps the host needs 0." in bench.profile().notes[-1]
