@@ -33,7 +33,7 @@ class ScheduleFree:
     reading x changes nothing.
 
     An optimizer that replaces this one in `train.trainer.Trainer` needs `weights`, `step`, `averaged`, `keep_members`,
-    `state` and `restore` and, for compiled steps, `next_coefficients` and `compiled_step`.
+    `state` and `restore` and, for a GPU and for compiled steps, `next_coefficients` and `step_on_device`.
 
     Attributes:
         weights: y by name, leaves of autograd that `step` updates in place.
@@ -86,7 +86,7 @@ class ScheduleFree:
             z.sub_(scratch, alpha=lr * factor * root)
 
     def next_coefficients(self) -> Tensor:
-        """Count a step, and return its coefficients for `compiled_step`, [learning rates, 5], on the device."""
+        """Count a step, and return its coefficients for `step_on_device`, [learning rates, 5], on the device."""
         (beta1, _), factors = self._betas, sorted({*self._factors.values()})
         lr, c, root = self._next_rates()
         rows = [
@@ -96,18 +96,20 @@ class ScheduleFree:
         return torch.tensor(rows, dtype=self._y.dtype).to(self._y.device, non_blocking=True)
 
     @torch.no_grad()
-    def compiled_step(self, gradients: Sequence[Tensor], coefficients: Tensor) -> None:
-        """Update all parameters as `step` does, to rounding, with one compiled kernel for each block.
+    def step_on_device(self, gradients: Sequence[Tensor], coefficients: Tensor, *, compiled: bool = False) -> None:
+        """Update all parameters as `step` does, to rounding.
 
-        Only tensors on the device change, so that a CUDA graph can capture the update.
+        Only tensors on the device are read and changed, so that a CUDA graph can capture the update.
 
         Args:
             gradients: in the order of the parameters.
             coefficients: coefficients of this step, from `next_coefficients`.
+            compiled: whether to use one kernel for each block, compiled by `torch.compile`.
         """
         rows = dict(zip(sorted({*self._factors.values()}), coefficients, strict=True))
+        update = _compiled_update() if compiled else _update
         for y, z, v, gradient, factor in self._blocks(gradients):
-            _compiled_update()(y, z, v, gradient, rows[factor], self._betas[1])
+            update(y, z, v, gradient, self._scratch[: len(y)], rows[factor], self._betas[1])
 
     def _next_rates(self) -> tuple[float, float, float]:
         """Count a step.
@@ -200,13 +202,17 @@ class ScheduleFree:
         return torch.cat([gradients[position].reshape(-1) for position in segment.positions], out=gathered)
 
 
-def _update(y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, coefficients: Tensor, beta2: float) -> None:
+def _update(
+    y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, scratch: Tensor, coefficients: Tensor, beta2: float
+) -> None:
     """Update a block in place; the compiled function passes over memory once."""
     c, eps, decay, toward_x, toward_z = coefficients.unbind()
-    v.lerp_(gradient * gradient, 1 - beta2)
-    change = gradient / (v.sqrt() + eps) + decay * y
-    y.copy_(torch.lerp(y, z, c) + toward_x * change)
-    z.sub_(toward_z * change)
+    v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    torch.sqrt(v, out=scratch).add_(eps)
+    torch.div(gradient, scratch, out=scratch)
+    scratch.addcmul_(y, decay)
+    y.lerp_(z, c).addcmul_(scratch, toward_x)
+    z.addcmul_(scratch, toward_z, value=-1)
 
 
 @cache

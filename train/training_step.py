@@ -24,7 +24,7 @@ _FIRST_CALLS = 3  # number of calls without a graph, in which libraries choose k
 def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool = False) -> TrainingStep:
     """Return a function that takes one step and returns the members' losses [S].
 
-    On a GPU the gradients are captured as a CUDA graph. For a compiled step, the graph includes the update.
+    On a GPU the step is captured as a CUDA graph.
 
     Args:
         ensemble: the architecture.
@@ -34,25 +34,22 @@ def training_step(ensemble: Ensemble, optimizer: ScheduleFree, *, compiled: bool
     Raises:
         ValueError: `compiled` is true, and there is no compiler.
     """
+    device = next(iter(optimizer.weights.values())).device
     if compiled:
-        require_compiler(next(iter(optimizer.weights.values())).device)
+        require_compiler(device)
 
-        def whole(x: Tensor, z: Tensor, factors: Tensor, coefficients: Tensor) -> Tensor:
-            losses, slopes = ensemble.gradients(optimizer.weights, x, z, factors, compiled=True)
-            optimizer.compiled_step(slopes, coefficients)
-            return losses
-
-        graphed = GraphedFunction(whole)
-        return lambda x, z, factors: graphed(x, z, factors, optimizer.next_coefficients())
-
-    gradients = GraphedFunction(lambda *batch: ensemble.gradients(optimizer.weights, *batch))
-
-    def step(x: Tensor, z: Tensor, factors: Tensor) -> Tensor:
-        losses, slopes = gradients(x, z, factors)
-        optimizer.step(slopes)
+    def step(x: Tensor, z: Tensor, factors: Tensor, coefficients: Tensor | None = None) -> Tensor:
+        losses, slopes = ensemble.gradients(optimizer.weights, x, z, factors, compiled=compiled)
+        if coefficients is None:
+            optimizer.step(slopes)
+        else:
+            optimizer.step_on_device(slopes, coefficients, compiled=compiled)
         return losses
 
-    return step
+    if device.type == "cpu" and not compiled:
+        return step
+    graphed = GraphedFunction(step)
+    return lambda x, z, factors: graphed(x, z, factors, optimizer.next_coefficients())
 
 
 def require_compiler(device: torch.device) -> None:

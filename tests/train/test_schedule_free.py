@@ -42,7 +42,9 @@ def test_it_computes_what_the_library_computes(
     start, target = draw(shapes), draw(shapes, seed=1)
     steps_of_warmup = 40 if shapes is SHAPES else 10
     options = {"lr": 0.03, "betas": (0.9, 0.99), "warmup_steps": steps_of_warmup}
-    ours = ScheduleFree(start, factors, weight_decay=weight_decay, average_power=power, **options)
+    ours, on_device = (
+        ScheduleFree(start, factors, weight_decay=weight_decay, average_power=power, **options) for _ in range(2)
+    )
     theirs = {name: weight.clone().requires_grad_() for name, weight in start.items()}
     groups = []
     for factor in (1.0, 0.25) if factors else (1.0,):
@@ -56,8 +58,10 @@ def test_it_computes_what_the_library_computes(
             theirs[name].grad = gradient
         library.step()
         steps(ours, target, 1)
+        on_device.step_on_device(gradients(on_device.weights, target), on_device.next_coefficients())
     for name, weight in ours.weights.items():
         torch.testing.assert_close(weight, theirs[name], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(on_device.weights[name], weight, rtol=1e-11, atol=1e-11)
     averaged = ours.averaged()
     library.eval()
     for name, average in averaged.items():
