@@ -96,7 +96,7 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         target = _barycenter(covariances, moments.weights.to(dtype), epsilon)
         maps, ranks = [], []
         for j, covariance in enumerate(covariances):
-            report_progress("truncated QLEACE", (_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
+            report_progress("truncated QLEACE", (1 + j / k) / 2, f"map of class {j}")
             root, inverse_root, rank = _roots(covariance, epsilon)
             maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
             ranks.append(rank)
@@ -175,8 +175,8 @@ def _barycenter(covariances: list[Tensor], weights: Tensor, epsilon: float) -> T
         root, inverse_root, _ = _roots(barycenter, epsilon)
         inner = torch.zeros_like(barycenter)
         for j, (weight, covariance) in enumerate(zip(weights, covariances, strict=True)):
-            done = (round_ + j / len(covariances)) / (_MAX_ROUNDS + 1)
-            report_progress("truncated QLEACE", done, f"barycenter, round {round_ + 1}")
+            done = 1 - 2 ** -(round_ + j / len(covariances))  # a few rounds are usual
+            report_progress("truncated QLEACE", done / 2, f"barycenter, round {round_ + 1}")
             inner += weight * _root(root @ covariance @ root)
         now = barycenter.trace() + average_trace - 2 * inner.trace()
         if loss - now < torch.finfo(barycenter.dtype).eps:
