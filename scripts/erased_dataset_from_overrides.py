@@ -17,7 +17,7 @@ def job_under(eraser: str, overrides: Sequence[str]) -> Experiment:
     """
     if chosen := [word for word in overrides if word.startswith("eraser=")]:
         named = chosen[0].partition("=")[2].replace(",", " ")
-        raise ConfigError(f"{chosen[0]}: has no effect here: choose with --erasers {named}")
+        raise ConfigError(f"{chosen[0]}: has no effect here: choose with --eraser {named}")
     return Experiment.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
 
 

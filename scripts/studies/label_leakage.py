@@ -6,7 +6,7 @@ Takes the overrides of python -m mdl. Two probes, both fitted on the erased trai
 
 Subspaces: the directions in which the erased images of each class vary. A held-out image is assigned to the class whose
 subspace leaves the smallest residual. After exact QLEACE all classes have the same subspace; after truncated QLEACE
-(eraser=qleace_truncated) each class has another.
+(--eraser qleace_truncated) each class has another.
 
 Maps: an eraser that sees labels moves each class by its own affine map; the inverse map is fitted by least squares to
 training images before and after. Each held-out image is moved back by the map of every class. A class is ruled out if

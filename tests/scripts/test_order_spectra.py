@@ -37,6 +37,6 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert order_spectra.main(["dataset=digit", f"cache_dir={tmp_path}"]) == 2
     assert capsys.readouterr().err.startswith("unknown dataset=digit: did you mean digits?")
     assert order_spectra.main(["eraser=leace"]) == 2
-    assert capsys.readouterr().err == "eraser=leace: has no effect here: choose with --erasers leace\n"
+    assert capsys.readouterr().err == "eraser=leace: has no effect here: choose with --eraser leace\n"
     assert order_spectra.main(["dataset=digits,mnist"]) == 2
     assert capsys.readouterr().err.startswith("dataset=digits,mnist: takes one value; ")

@@ -65,6 +65,13 @@ def test_an_eraser_without_maps_of_classes_is_one_line(eraser: str, tmp_path: Pa
     assert capsys.readouterr().err.startswith(f"eraser={eraser}: has no map for each class; choose qleace")
 
 
+def test_an_eraser_among_the_overrides_is_one_line_with_the_option(tmp_path: Path, capsys) -> None:
+    assert main(["eraser=control", f"cache_dir={tmp_path}"]) == 2
+    remedy = capsys.readouterr().err.removeprefix("eraser=control: has no effect here: choose with ").split()
+    assert main([f"cache_dir={tmp_path}", *remedy]) == 2
+    assert "eraser=control: has no map for each class" in capsys.readouterr().err
+
+
 def test_more_values_than_images_of_a_class_are_refused() -> None:
     with pytest.raises(ValueError, match="class 0 has 5 training images of 6 values each; fitting"):
         affine_maps(torch.rand(10, 6), torch.rand(10, 6), torch.arange(10) % 2)
