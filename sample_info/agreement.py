@@ -33,7 +33,7 @@ def _correlation(a: Tensor, b: Tensor) -> Correlation:
     ratios = a[b > 0] / b[b > 0]
     ratio = None
     if len(ratios):
-        ratio = Ratio(median=float(ratios.median()), least=float(ratios.min()), largest=float(ratios.max()))
+        ratio = Ratio(median=median(ratios), least=float(ratios.min()), largest=float(ratios.max()))
     return Correlation(pearson=pearson(a, b), spearman=spearman(a, b), ratio=ratio)
 
 
@@ -47,6 +47,11 @@ def pearson(a: Tensor, b: Tensor) -> float | None:
 def spearman(a: Tensor, b: Tensor) -> float | None:
     """Return Spearman's rank correlation of a and b, [n]."""
     return pearson(ranks(a), ranks(b))
+
+
+def median(values: Tensor) -> float:
+    """Return the median of values [n], between the middle two if n is even, which `Tensor.median` is not."""
+    return float(values.quantile(0.5))
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float | None:

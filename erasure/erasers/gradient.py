@@ -82,7 +82,7 @@ class GradientEraser(TransductiveEraser):
     eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
-    constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance in the fit
+    constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance within classes
     version = 4
 
     def __post_init__(self) -> None:
@@ -156,8 +156,8 @@ class GradientEraser(TransductiveEraser):
     def _moved(self, x: Tensor, z: Tensor) -> Tensor:
         """Optimise examples [n, d] class by class.
 
-        Coordinates that are constant in the fit are set to their means: what L-BFGS leaves of their distance from the
-        end of a range differs between classes.
+        Coordinates that are constant within every class of the fit are set to their means: whatever L-BFGS leaves of
+        their distance from these, or from the end of a range, tells the class.
         """
         erased = torch.empty_like(x)
         classes = z.unique().tolist()
@@ -197,7 +197,9 @@ class GradientEraser(TransductiveEraser):
                 f"the standard deviation of x is {std:.1e}: multiply x by a number that brings it near 1, or "
                 "standardise its coordinates"
             )
-        self.constant = tuple((total.diagonal() == 0).nonzero().flatten().tolist())
+        varying = moments.within if self.weights[0] else total
+        constant = varying.diagonal() <= 10 * len(total) * torch.finfo(total.dtype).eps * total.diagonal()
+        self.constant = tuple(constant.nonzero().flatten().tolist())
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
         self.eigenvalues, self.eigenvectors = torch.linalg.eigh(self.covariance)
         self.scales = float(total.trace()), float(total.square().sum())

@@ -22,7 +22,7 @@ class OracleLeaceEraser(Eraser):
     Attributes:
         means: class means m_j, [k, d], with m̄ for a class without examples. For a concept of m columns, the slopes
             (Σ_xz Σ_zz⁺)ᵀ, [m, d].
-        constant: coordinates that vary only between classes, and are constant afterwards (`ProjectionEraser`).
+        constant: coordinates that vary with the concept alone, and are constant afterwards (`ProjectionEraser`).
         concept_mean: E z, [m]; None for classes.
         concepts: name and number of columns of each concept; empty for classes.
 
@@ -59,9 +59,9 @@ class OracleLeaceEraser(Eraser):
             factor = moments.concept_factor(moments.positions())
             slopes = factor.solve_transposed(factor.solve(moments.cross.T))
             before = moments.total.diagonal()
-            constant_columns(cls, moments, before, before - (moments.cross * slopes.T).sum(1))  # may warn
+            constant = constant_columns(cls, moments, before, before - (moments.cross * slopes.T).sum(1))
             named = tuple(moments.concepts.items())
-            return cls(moments.mean, None, slopes, concept_mean=moments.concept_mean, concepts=named)
+            return cls(moments.mean, None, slopes, constant=constant, concept_mean=moments.concept_mean, concepts=named)
         moments.require_examples(unused=True)
         constant = constant_columns(cls, moments, moments.total.diagonal(), moments.within.diagonal())
         means = torch.where(moments.counts[:, None] > 0, moments.means, moments.mean)
@@ -71,5 +71,7 @@ class OracleLeaceEraser(Eraser):
         """Return x less its prediction from z, which is labels [n] for classes and columns [n, m] otherwise."""
         assert z is not None
         if self.concept_mean is not None:
-            return x - (z.to(x) - self.concept_mean) @ self.means
-        return made_constant(x - self.means[z] + self.mean, self.constant, self.mean)
+            erased = x - (z.to(x) - self.concept_mean) @ self.means
+        else:
+            erased = x - self.means[z] + self.mean
+        return made_constant(erased, self.constant, self.mean)

@@ -139,5 +139,5 @@ class SplinceEraser(ProjectionEraser):
         rows = torch.linalg.pinv(outside)
         left = factor.multiply(u[:split]) + hidden_left @ u[split:]
         right = factor.solve_transposed(rows[:, :split].T).T + rows[:, split:] @ hidden_right
-        removed_columns(cls, moments, total, left, right)  # may warn
-        return cls(moments.mean, None, left, right, cosine=cosine)
+        constant = removed_columns(cls, moments, total, left, right)
+        return cls(moments.mean, None, left, right, constant=constant, cosine=cosine)

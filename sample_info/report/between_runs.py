@@ -20,7 +20,7 @@ from harness.results.arrange import finished_runs, panels_of
 from harness.results.columns import Row, first, runs_of
 from harness.results.read import Note
 from harness.results.run_labels import Label
-from sample_info.agreement import pearson, spearman
+from sample_info.agreement import median, pearson, spearman
 
 MAX_RUNS = 30  # largest group of runs whose agreement is shown
 
@@ -73,7 +73,7 @@ def movement(before: Tensor, after: Tensor) -> dict[str, Any]:
         "first": before,
         "second": after,
         "spearman": spearman(before, after),
-        "median_ratio": float((after[positive] / before[positive]).median()) if bool(positive.any()) else math.nan,
+        "median_ratio": median(after[positive] / before[positive]) if bool(positive.any()) else math.nan,
         "top_tenth_overlap": len(tops[0] & tops[1]) / tenth,
     }
 

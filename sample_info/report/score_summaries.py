@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 from torch import Tensor
 
-from sample_info.agreement import auroc, pearson, with_references
+from sample_info.agreement import auroc, median, pearson, with_references
 from sample_info.data_summarization import Curve
 from sample_info.report.save_scores import Scored, by_name
 from sample_info.result import Group, InformationResult, LinearizedAccuracy, ScoreSummary, SummaryCurves
@@ -82,7 +82,7 @@ def _summary_of(scores: Tensor, examples: Examples) -> ScoreSummary:
     return ScoreSummary(
         mean_nats=float(scores.mean()),
         mean_bits=float((scores / math.log(2)).mean()),
-        median_nats=float(scores.median()),
+        median_nats=median(scores),
         largest_nats=float(scores.max()),
         share_of_top_tenth=float(scores[order[:tenth]].sum()) / total if total else None,
         mean_nats_by_class=[

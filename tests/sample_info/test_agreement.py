@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.result import as_json
-from sample_info.agreement import agreement, auroc, pearson, spearman
+from sample_info.agreement import agreement, auroc, median, pearson, spearman
 from sample_info.leave_one_out_effects import Changes
 from sample_info.result import Ratio
 
@@ -38,6 +38,12 @@ def test_ratios_show_what_one_large_value_hides_from_a_correlation() -> None:
     assert as_json(result.weight.ratio) == pytest.approx({"median": 1.0, "least": 0.6, "largest": 1.3})
     assert result.prediction.ratio == Ratio(median=1, least=1, largest=1)
     assert agreement(Changes(ours, ours), Changes(0 * ours, 0 * ours)).weight.ratio is None
+
+
+def test_the_median_of_an_even_number_of_values_lies_between_the_middle_two() -> None:
+    ratio = agreement(Changes(A * A, A), Changes(A, A)).weight.ratio
+    assert ratio is not None
+    assert (median(A), median(A[:3]), ratio.median) == (2.5, 2, 2.5)
 
 
 def test_auroc_is_the_probability_of_a_higher_score() -> None:

@@ -94,6 +94,22 @@ def test_pixels_that_never_vary_stay_so_and_tell_no_class(digits_erasure: Erasur
     assert certificate.linear_r2 < 2 * certificate.linear_chance
 
 
+@pytest.mark.parametrize("ends", [{}, {"low": 0.0, "high": 1.0}])
+def test_a_column_that_varies_between_classes_alone_tells_no_class(ends, caplog) -> None:
+    z = torch.arange(240) % 3
+    x = torch.rand(240, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** (1 + z[:, None])
+    x[:, 3] = z / 2
+    erased = GradientEraser(**ends).fit_transform(x, z)
+    assert len(erased[:, 3].unique()) == 1
+    assert float(erased[0, 3]) == pytest.approx(0.5)
+    left = certify(x, erased, z)
+    assert left.linear_r2 is not None
+    assert left.linear_r2 < 1e-4
+    assert not caplog.messages
+    kept = GradientEraser(weights=(0.0, 24.0, 1.0), **ends).fit_transform(x, z)  # which asks for no equal means
+    torch.testing.assert_close(kept[:, 3], x[:, 3], rtol=0, atol=0.01)
+
+
 def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> None:
     x, z = few
     x = x.flatten(1)[:, 18:22]  # pixels that vary in every class

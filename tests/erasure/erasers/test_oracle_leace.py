@@ -37,3 +37,15 @@ def test_classes_need_two_examples(digits) -> None:
     x, _ = digits
     with pytest.raises(ValueError, match="class 1 has 1"):
         OracleLeaceEraser.fit(x[:3], torch.tensor([0, 1, 0]))
+
+
+def test_a_column_that_is_the_concept_leaves_no_rounding_to_read_it_from() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.arange(400) % 2
+    age = 12.3 * torch.randn(400, generator=generator, dtype=torch.float64) + 40.1
+    for concept, column in ((z.double(), z), (age, age), ({"age": age, "z": z}, age)):
+        x = torch.randn(400, 3, generator=generator, dtype=torch.float64)
+        x[:, 0] = 0.7 * column + 0.1
+        erased = OracleLeaceEraser.fit(x, concept)(x, concept)[:, 0]
+        assert len(erased.unique()) == 1
+        assert float(erased[0]) == pytest.approx(float(x[:, 0].mean()))

@@ -96,6 +96,13 @@ def test_batches_of_several_concepts_by_name() -> None:
     assert (covariance(erased, y) - covariance(x, y)).abs().max() < 1e-12
 
 
+def test_a_column_that_is_the_concept_leaves_no_rounding_to_read_it_from() -> None:
+    z, y = torch.arange(N) % 2, torch.arange(N) // 2 % 2  # unrelated
+    x = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + (z + y)[:, None]
+    x[:, 0] = 0.7 * z + 0.1
+    assert len(SplinceEraser.fit(x, z, keep=y)(x)[:, 0].unique()) == 1
+
+
 def test_what_cannot_be_erased_and_kept_is_refused() -> None:
     x, z, y = draw()
     with pytest.raises(ValueError, match="z and y share a direction of x, which cannot be erased and kept"):
