@@ -209,7 +209,7 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)
     several = [(shared, of) for shared, of in by_shared.values() if len({first(entry, "model") for entry in of}) > 1]
-    titles = labels([shared for shared, _ in several], ("model",))
+    titles = labels([shared for shared, _ in several], ("model",), of_rows=True)
     return [(title.display, of) for title, (_, of) in zip(titles, several, strict=True)]
 
 
