@@ -18,7 +18,7 @@ from harness.results.columns import Column, Row, difference, first, members_of, 
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
-from harness.results.run_settings import model_of_row, setting
+from harness.results.run_settings import model_of_row
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
 from mdl.result import MdlResult
@@ -107,7 +107,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if isinstance(result, MdlResult) and code == "blocks" and any(result.curve[0].epochs):  # kernels have no epochs
             said = few_labels(result.sizes, result.num_classes)
             notes += [f"Few labels: {said}."] if said else []
-    if any(setting(runs_of(row)[0].config, "mdl").get("mdl") == "quick" for row in rows):
+    if ("mdl", "quick") in final_losses_report.presets_of(rows):
         notes.append("mdl=quick has three training sizes: codelengths come out too long.")
     return notes
 
