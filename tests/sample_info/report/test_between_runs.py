@@ -80,6 +80,8 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert found["control"][NAMES[0], NAMES[1]] == pytest.approx(-1)  # of seed 1: the second row with its first
     found = agreement_of(finished(0, F_SI, [0, 1, 2]), finished(1, F_SI, [0, 1, 2], first_seed=2))
     assert (NAMES[0], NAMES[1]) not in found["control"]
+    parted = [finished(depth, F_SI[s : s + 1], [0, 1, 2], first_seed=s) for depth in (0, 1) for s in (0, 1)]
+    assert agreement_of(*parted) == agreement_of(*(finished(depth, F_SI, [0, 1, 2]) for depth in (0, 1)))
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
