@@ -18,7 +18,7 @@ from harness.results.columns import Column, Row, difference, first, members_of, 
 from harness.results.figures import Colours, Drawing, Panel, Section, line_width, sections_of_tables
 from harness.results.read import Note
 from harness.results.run_labels import labels
-from harness.results.run_settings import model_of_row, setting
+from harness.results.run_settings import model_of_row
 from harness.results.table import Table
 from harness.statistics import Difference, Spread, compression, seeds_text, signed
 from mdl.result import MdlResult
@@ -107,7 +107,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if isinstance(result, MdlResult) and code == "blocks" and any(result.curve[0].epochs):  # kernels have no epochs
             said = few_labels(result.sizes, result.num_classes)
             notes += [f"Few labels: {said}."] if said else []
-    if any(setting(runs_of(row)[0].config, "mdl").get("mdl") == "quick" for row in rows):
+    if ("mdl", "quick") in final_losses_report.presets_of(rows):
         notes.append("mdl=quick has three training sizes: codelengths come out too long.")
     return notes
 
@@ -209,7 +209,7 @@ def scaling_panels(entries: Sequence[Row], option: str) -> list[Panel]:
             shared = row | {"model": {key: value for key, value in row["model"].items() if key != option}}
             by_shared.setdefault(json.dumps(shared, sort_keys=True), (shared, []))[1].append(entry)
     several = [(shared, of) for shared, of in by_shared.values() if len({first(entry, "model") for entry in of}) > 1]
-    titles = labels([shared for shared, _ in several], ("model",))
+    titles = labels([shared for shared, _ in several], ("model",), of_rows=True)
     return [(title.display, of) for title, (_, of) in zip(titles, several, strict=True)]
 
 

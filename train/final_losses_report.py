@@ -207,8 +207,7 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -
     """Return notes that explain the errors and stars in these columns, few examples, and the limits of presets."""
     numbers = [first(row, column.name) for column in shown for row in rows]
     differences = [one for one in numbers if isinstance(one, Difference)]
-    runs = [runs_of(row)[0] for row in rows]
-    presets = [choice for run in runs for choice in setting(run.config, run.command).items()]
+    presets = presets_of(rows)
     sentences = {
         "± of Δ: standard error, paired by seed.": any(one.standard_error is not None for one in differences),
         "A second error of Δ, or one of a single seed, is over test examples (bootstrap).": any(
@@ -223,6 +222,13 @@ def _notes(shown: Sequence[Column], rows: Sequence[Row], further_notes: Notes) -
         "train=quick cuts trainings short: losses come out too high.": ("train", "quick") in presets,
     }
     return [*deviation_over(map(seeds_of, rows)), *(sentence for sentence, holds in sentences.items() if holds)]
+
+
+def presets_of(rows: Sequence[Row]) -> list[tuple[str, Any]]:
+    """Return presets, and options that differ from them, of the finished rows with networks; kernels train nothing."""
+    runs = [runs_of(row)[0] for row in rows]
+    trained = [run for run in runs if any(_KINDS["final"](run.result)[-1].epochs)]
+    return [choice for run in trained for choice in setting(run.config, run.command).items()]
 
 
 def _few_examples_notes(rows: Sequence[Row]) -> list[str]:

@@ -141,7 +141,7 @@ def _of_rows(runs: Mapping[tuple[Label, Label], Sequence[StoredRun]]) -> Iterato
 
 def _newest(runs: Sequence[StoredRun], note: Note) -> list[tuple[Label, Label, StoredRun]]:
     """Return model, eraser and run in the order of rows; keep only the newest of runs that differ at most in code."""
-    models = labels([model_of_row(run.config, run.command) for run in runs], ("model",))
+    models = labels([model_of_row(run.config, run.command) for run in runs], ("model",), of_rows=True)
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(
         zip(models, erasers, runs, strict=True),

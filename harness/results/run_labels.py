@@ -78,19 +78,21 @@ def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     }
 
 
-def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]:
+def labels(descriptions: Sequence[Options], named: Sequence[str], *, of_rows: bool = False) -> list[Label]:
     """Label each description with its parts' names and the fewest options that distinguish equal names.
 
     Args:
         descriptions: nested options of each run or part.
         named: the parts whose names a label contains.
+        of_rows: whether other names also need the options by which runs in one table may train or code differently.
     """
     flat = [flatten(description) for description in descriptions]
     names = [tuple(str(options[f"{part}.name"]) for part in named) for options in flat]
     namesakes: dict[tuple[str, ...], list[Options]] = {}
     for name, options in zip(names, flat, strict=True):
         namesakes.setdefault(name, []).append(options)
-    telling = {name: _telling(members) for name, members in namesakes.items()}
+    between = _between_names(namesakes, flat) if of_rows else {}
+    telling = {name: _telling(members) | between.get(name, {}) for name, members in namesakes.items()}
 
     def said(key: str) -> str:
         section, _, option = key.partition(".")
@@ -114,9 +116,8 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
 
     For options of a whole section (`ROW`), the value that most members have is omitted from labels.
     """
-    keys = dict.fromkeys(key for member in members for key in member)
-    values = {key: [repr(member.get(key)) for member in members] for key in keys}
-    telling = [key for key in keys if len({*values[key]}) > 1]
+    values = _values(members)
+    telling = [key for key in values if len({*values[key]}) > 1]
 
     def apart(keys: Sequence[str]) -> int:
         return len({*zip(*(values[key] for key in keys), strict=True)})
@@ -125,5 +126,31 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     for key in telling[::-1]:
         if apart(others := [other for other in telling if other != key]) == members_apart:
             telling = others
-    usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith(f"{ROW}.")}
-    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}
+    return {key: _usual(key, values[key]) for key in telling}
+
+
+def _between_names(
+    namesakes: Mapping[tuple[str, ...], Sequence[Options]], everyone: Sequence[Options]
+) -> dict[tuple[str, ...], dict[str, str | None]]:
+    """Return, for each name, options of `setting` and `ROW` that its members share and others do not, as `_telling`."""
+    values = {key: of for key, of in _values(everyone).items() if key.startswith(("setting.", f"{ROW}."))}
+    return {
+        name: {
+            key: _usual(key, of)
+            for key, of in values.items()
+            if len({*of}) > 1 and len({repr(member.get(key)) for member in members}) == 1
+        }
+        for name, members in namesakes.items()
+    }
+
+
+def _values(members: Sequence[Options]) -> dict[str, list[str]]:
+    """Return the members' values of each option that any of them has."""
+    keys = dict.fromkeys(key for member in members for key in member)
+    return {key: [repr(member.get(key)) for member in members] for key in keys}
+
+
+def _usual(key: str, values: Sequence[str]) -> str | None:
+    """Return the value of an option of a whole section (`ROW`) that most have, which labels omit; None if none is."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if key.startswith(f"{ROW}.") and 2 * count > len(values) else None

@@ -51,17 +51,28 @@ def between_erasers(frames: Sequence[pd.DataFrame], scores: ScoresByRun) -> list
 
     Returns:
         One row per pair, with labels, measures of agreement, and the scores `first` and `second`, [n] nats, averaged
-        over seeds.
+        over the seeds that both have.
     """
     moved = []
     for entries in (entries for frame in frames for _, entries in panels_of(frame)):
-        scored = [(entry, scores[runs_of(entry)[0].id]) for entry in entries]
+        scored = [(entry, _f_si_by_seed(entry, scores)) for entry in entries]
         for (before, a), (after, b) in combinations(scored, 2):
-            if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
+            if seeds := [seed for seed in a if seed in b and torch.equal(a[seed][0], b[seed][0])]:
                 about = {"dataset": first(before, "dataset"), "model": first(before, "model")}
                 about |= {"from": first(before, "eraser"), "to": first(after, "eraser")}
-                moved.append({**about, **movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b)))})
+                means = (torch.stack([one[seed][1] for seed in seeds]).mean(0) for one in (a, b))
+                moved.append({**about, **movement(*means)})
     return moved
+
+
+def _f_si_by_seed(row: Row, scores: ScoresByRun) -> dict[int, tuple[Tensor, Tensor]]:
+    """Return, for each seed of a row, the positions of the examples and their F-SI, both [n]."""
+    by_seed: dict[int, tuple[Tensor, Tensor]] = {}
+    for run in runs_of(row):
+        if (stored := scores.get(run.id)) is not None:
+            for seed, f_si in zip(run.seeds, stored.tensors["f_si_nats"], strict=True):
+                by_seed.setdefault(seed, (stored.tensors["index"], f_si))
+    return by_seed
 
 
 def movement(before: Tensor, after: Tensor) -> dict[str, Any]:
@@ -93,15 +104,16 @@ def between_networks(
         One row per pair of runs, and one per run for pairs of its seeds. A row has the `group` of runs with the same
         eraser and examples, labels, and Pearson's correlation, averaged over seeds.
     """
-    groups: dict[tuple[Any, ...], list[tuple[Label, dict[int, Tensor]]]] = {}
+    groups: dict[tuple[Any, ...], dict[Label, dict[int, Tensor]]] = {}
     for row, run in finished_runs(frames):
         if (stored := scores[run.id]) is not None:
             examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
-            f_si = dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
             group = first(row, "dataset"), first(row, "eraser"), *examples
-            groups.setdefault(group, []).append((first(row, "model"), f_si))
+            f_si = groups.setdefault(group, {}).setdefault(first(row, "model"), {})  # runs of other seeds are one
+            f_si |= dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
     rows = []
-    for group, ((dataset, eraser, *_), runs) in enumerate(groups.items()):
+    for group, ((dataset, eraser, *_), members) in enumerate(groups.items()):
+        runs = [*members.items()]
         if len(runs) > max_runs:
             about = f"{dataset}, {eraser}, {runs[0][0]}, …"
             note(f"agreement of {len(runs):,} runs ({about}): left out, being more than {max_runs}")

@@ -52,7 +52,7 @@ _SUMMARIES = (
     "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "
     "standard deviation over seeds and, for the random order, draws); *: in some summary a class has no example left."
 )
-_MOVEMENTS = "F-SI example by example, mean over seeds."
+_MOVEMENTS = "F-SI example by example, mean over the seeds of both."
 _AGREEMENT = (
     "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
     "between its seeds."

@@ -140,15 +140,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a masked array": (np.ma.masked_equal(Z, 1), "is a numpy.ma.*MaskedArray: .* without masked or missing values"),
     "a number": (1.0, "is a builtins.float: pass a dense tensor"),
     "nothing": (None, "is a builtins.NoneType: pass a dense tensor"),
-    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), "holds values of type Int64: convert them"),
+    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), r"holds values of type Int64: \.to_numpy\(\)"),
     "pandas with pyarrow": (
         pandas.Series(R, dtype="double[pyarrow]"),
-        r"holds .* type double\[pyarrow\]: convert",
+        r"holds .* type double\[pyarrow\]: \.to_numpy\(\)",
     ),
-    "categories": (pandas.Series(Z).astype("category"), "holds values of type category: convert them to a NumPy"),
+    "categories": (pandas.Series(Z).astype("category"), r"holds values of type category: \.to_numpy\(\)"),
     "periods": (
         pandas.Series(pandas.period_range("2020", periods=120)),
-        r"holds .* type period\[.*\]: convert",
+        r"holds .* type period\[.*\]: \.to_numpy\(\)",
     ),
     "objects of dates": (
         pandas.Series(pandas.to_datetime(["2020-01-01"] * 120)).astype(object),
@@ -216,6 +216,12 @@ def test_everything_else_is_refused_as_examples_and_as_concept(name: str) -> Non
             call()
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) <= 240
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "category", "int64[pyarrow]"])
+def test_the_remedy_for_columns_of_pandas_own_types_keeps_classes_classes(dtype: str) -> None:
+    concept = LeaceEraser.fit(X, pandas.Series(Z).astype(dtype).to_numpy())  # float64 would make them real numbers
+    torch.testing.assert_close(concept(X), LeaceEraser.fit(X, Z)(X))
 
 
 @pytest.mark.parametrize(

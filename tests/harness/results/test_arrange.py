@@ -134,6 +134,9 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     (grid,) = arrange(coded)  # but not those that differ in the code of the labels
     assert first(grid, "setting") == "train.lr=0.1, mdl=paper"
     assert models_of(grid) == ["mlp", "mlp (mdl.code=replay)"]
+    linear = coding(mdl=keys("mdl", "paper"), model={"name": "linear"})
+    assert models_of(*arrange([linear, coded[1]])) == ["linear", "mlp (mdl.code=replay)"]  # no title says it
+    assert models_of(*arrange([linear, coded[0]])) == ["linear", "mlp"]
 
 
 def test_files_of_one_name_in_two_folders_are_told_apart() -> None:

@@ -23,6 +23,11 @@ def test_labels_leave_out_what_most_runs_share_of_a_row_s_options() -> None:
     runs = [{"model": {"name": "mlp"}, "row": {"examples": n, "noise": noise}} for n, noise in settings]
     assert texts(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
     assert texts(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
+    runs = [
+        {"model": {"name": name}, "row": {"sigma": sigma}} for name, sigma in (("cnn", 1), ("mlp", 0.1), ("vit", 1))
+    ]
+    written = [*map(str, labels(runs, ("model",), of_rows=True))]
+    assert written == ["cnn", "mlp (sigma=0.1)", "vit"]  # scores depend on it, whatever the model is called
 
 
 def test_labels_are_spelled_as_people_write_names() -> None:

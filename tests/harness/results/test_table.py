@@ -66,6 +66,7 @@ def test_names_of_files_are_ascii_and_distinct_where_letters_are_left_out() -> N
 
 def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
+    assert tex("p ≤ 0.05, > 360, a|b") == r"p $\leq$ 0.05, $>$ 360, a$|$b"  # pdfLaTeX knows no ≤, and prints ¿ for >
 
 
 @pytest.mark.parametrize(("rows", "environment"), [(3, "tabular"), (40, "longtable")])

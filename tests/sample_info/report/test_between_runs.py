@@ -37,7 +37,7 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
         "least_informative": [],
     }
     return made_up(
-        f"run-{depth}-{eraser}",
+        f"run-{depth}-{eraser}-{first_seed}",
         command="sample_info",
         seeds=seeds,
         config=parts,
@@ -80,6 +80,8 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert found["control"][NAMES[0], NAMES[1]] == pytest.approx(-1)  # of seed 1: the second row with its first
     found = agreement_of(finished(0, F_SI, [0, 1, 2]), finished(1, F_SI, [0, 1, 2], first_seed=2))
     assert (NAMES[0], NAMES[1]) not in found["control"]
+    parted = [finished(depth, F_SI[s : s + 1], [0, 1, 2], first_seed=s) for depth in (0, 1) for s in (0, 1)]
+    assert agreement_of(*parted) == agreement_of(*(finished(depth, F_SI, [0, 1, 2]) for depth in (0, 1)))
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
@@ -112,3 +114,15 @@ def test_scores_of_other_examples_are_not_compared() -> None:
     runs = [finished(0, F_SI, index, eraser) for eraser, index in (("control", [0, 1, 2]), ("leace", [0, 1, 3]))]
     scores_by_run = {one.run_id: scores for one, scores in runs}
     assert between_erasers(arrange(stored(one for one, _ in runs)), scores_by_run) == []
+
+
+def test_erasers_are_compared_over_the_seeds_of_both_whichever_runs_have_them() -> None:
+    torch.manual_seed(0)
+    control, leace = torch.rand(3, 5), torch.rand(2, 5)
+    runs = [finished(0, control[seed : seed + 1], [*range(5)], first_seed=seed) for seed in range(3)]
+    runs.append(finished(0, leace, [*range(5)], "leace", first_seed=1))  # seeds 1 and 2
+    (moved,) = between_erasers(arrange(stored(one for one, _ in runs)), {one.run_id: scores for one, scores in runs})
+    torch.testing.assert_close(moved["first"], control[1:].mean(0))
+    torch.testing.assert_close(moved["second"], leace.mean(0))
+    lacking = [runs[0], runs[-1]]  # no seed is in both
+    assert between_erasers(arrange(stored(one for one, _ in lacking)), {one.run_id: s for one, s in lacking}) == []
