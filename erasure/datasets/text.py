@@ -119,7 +119,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
     """Read the vectors [d] float32 of some words; raise ValueError for an invalid line, or if no word is found."""
     vectors: dict[str, np.ndarray] = {}
     d = None
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         for i, line in enumerate(file, 1):
             word, _, numbers = line.rstrip().partition(" ")
             if i == 1 and word.isdigit() and numbers.isdigit():

@@ -90,12 +90,14 @@ def test_words_keep_their_marks_and_comparisons_are_no_markup(tmp_path: Path, te
     assert texts.example_names(torch.tensor([0]))[0].startswith(f"{len(words)} words: ")
 
 
-def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
+def test_vectors_may_have_a_first_line_of_word2vec_a_byte_order_mark_and_words_of_several_parts(tmp_path: Path) -> None:
     write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
     plain = source(tmp_path / "imdb", write_glove(tmp_path / "plain.txt"))
     other = source(tmp_path / "imdb", write_glove(tmp_path / "other.txt", VECTORS | {"good film": (7, 7, 7)}, "5 3\n"))
-    assert torch.equal(plain.load().train.images, other.load().train.images)
-    assert plain.content() != other.content()
+    marked = source(tmp_path / "imdb", write_glove(tmp_path / "marked.txt", first="\ufeff"))
+    for vectors_of in (other, marked):
+        assert torch.equal(plain.load().train.images, vectors_of.load().train.images)
+        assert plain.content() != vectors_of.content()
 
 
 @pytest.mark.parametrize(
