@@ -42,10 +42,10 @@ def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tens
             the uniform code.
     """
     run.require_lease()
-    train = split_positions(experiment)["train"]
+    index, labels = split_positions(experiment)["train"]
     tensors = {
-        "index": train.images,
-        "labels": train.labels,
+        "index": index,
+        "labels": labels,
         "bits": by_example(bits.float(), orders),
         "trained_on": by_example(trained_on.int(), orders),
     }

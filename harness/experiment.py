@@ -23,7 +23,7 @@ from conf.schema import C, C_co
 from conf.target_class import Target, target_of
 from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
-from erasure.dataset import LabelledImages, Source
+from erasure.dataset import Source
 from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images
@@ -281,12 +281,8 @@ def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedData
     )
 
 
-def split_positions(experiment: Experiment) -> Mapping[str, LabelledImages]:
-    """Return the labels of each split's examples and their positions in the dataset, without fitting an eraser.
-
-    Returns:
-        One entry per split; its `images` are positions, [n] int64, instead of pixels.
-    """
+def split_positions(experiment: Experiment) -> Mapping[str, tuple[Tensor, Tensor]]:
+    """Return the positions in the dataset and the labels, [n] int64 each, of each split, without fitting an eraser."""
     return positions(experiment.source, whole_images(experiment.source, Cache(experiment.config.cache_dir)))
 
 

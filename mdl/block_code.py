@@ -44,7 +44,7 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    labels, settings = split_positions(experiment)["train"].labels, experiment.config.mdl
+    (_, labels), settings = split_positions(experiment)["train"], experiment.config.mdl
     k = len(labels.unique())
     sizes = chunk_sizes(len(labels), settings, k)
     if settings.code == "blocks":  # the other scores a network that it trains on all

@@ -215,14 +215,13 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     Raises:
         ValueError: the training sizes do not fit the dataset, or the kernel does not fit into memory.
     """
-    where = split_positions(experiment)
-    sizes = {name: len(part) for name, part in where.items()}
-    chunk_sizes(sizes["train"], experiment.config.mdl, len(where["train"].labels.unique()))
+    labels = {name: of_split for name, (_, of_split) in split_positions(experiment).items()}
+    n, m = len(labels["train"]), len(labels["test"])
+    chunk_sizes(n, experiment.config.mdl, len(labels["train"].unique()))
     dataset = erased(experiment)
     data = to_device(dataset, crop_padding=0, flip=False, device=experiment.device)
     kernel = Target(experiment.config.model, KernelModel).build(data["train"].image_shape, len(dataset.class_names))
-    temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
-    require_memory(experiment.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, experiment.device)
+    require_memory(experiment.config.model["name"], n, m, kernel.temporary_bytes(n + m), experiment.device)
     return PreparedKernel(experiment, dataset, data, kernel)
 
 

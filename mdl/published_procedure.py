@@ -96,8 +96,9 @@ def prepare(experiment: Experiment[MdlConfig]) -> PublishedData:
         ValueError: the training sizes do not fit the dataset; raised before anything is fitted.
     """
     names, where = ("train", "validation"), split_positions(experiment)
-    k = len(where["train"].labels.unique())
-    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), experiment.config.mdl, k), k)
+    _, labels = where["train"]
+    n, k = sum(len(where[name][1]) for name in names), len(labels.unique())
+    warn_of_few(rounded_sizes(_train_size(n), experiment.config.mdl, k), k)
     dataset, dtype = erased(experiment), getattr(torch, experiment.config.train.precision)
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(experiment.device, dtype)

@@ -126,7 +126,7 @@ def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
     trained = None if start is None else TrainedWeights.read(start)
     whole = whole_images(experiment.source, Cache(experiment.config.cache_dir))
     numbered = positions(experiment.source, whole)
-    index, labels = numbered["train"].images, numbered["train"].labels
+    (index, labels), (_, test_labels) = numbered["train"], numbered["test"]
     groups = subgroups_of(experiment.source, whole, index)
     available = capped(groups, settings.data.caps, seed)
     strata = groups.of * (int(labels.max()) + 1) + labels  # samples classes and groups in proportion
@@ -136,9 +136,9 @@ def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
             "sample_info.examples=%d: there are %d training examples, and all are scored; %d validation and %d test "
             "examples are not (fewer with dataset.validation_size=1, and with a folder test/ or a smaller "
             "dataset.test_fraction; none with unique_information in Python)",
-            settings.examples, len(chosen), len(numbered["validation"].labels), len(numbered["test"].labels),
+            settings.examples, len(chosen), len(numbered["validation"][1]), len(test_labels),
         )  # fmt: skip
-    held_out = _sample(numbered["test"].labels, settings.held_out, seed)
+    held_out = _sample(test_labels, settings.held_out, seed)
     eraser, d = Target(experiment.config.eraser, Eraser).resolve(), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
     dataset = erased(experiment, left_out=chosen if fit == "disjoint" else None)

@@ -36,7 +36,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     experiment = COMMAND.experiment(config)
     assert experiment.carry_out(COMMAND.prepare, COMMAND.axes) is not None
     command = pd.read_csv(experiment.run.directory / "scores.csv")
-    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
+    where = {name: index.numpy() for name, (index, _) in split_positions(experiment).items()}
     train, test = where["train"], where["test"]
     frame = unique_information(
         {"name": "mlp", "width": 16}, X[train], y[train], X[test],

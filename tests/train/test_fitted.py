@@ -37,7 +37,7 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     experiment = COMMAND.experiment(config)
     result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, TrainResult)
-    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
+    where = {name: index.numpy() for name, (index, _) in split_positions(experiment).items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
     fitted = fit(x, y, "mlp", seeds=[3, 5], settings="quick", **parts)
