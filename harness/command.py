@@ -162,8 +162,9 @@ class Command:
                 "undo that, or launch the sweep again"
             )
         run = experiment.run
-        result = finished = run.finished()
+        result = finished = run.result
         if result is not None:
+            run.tidy()
             log.info("%s has finished before: nothing to compute", run.id)
         else:
             group = sweep.directory.name if sweep else None
