@@ -109,7 +109,7 @@ class Experiment(Generic[C_co]):
         return self.source.identity()  # may read the data's files
 
     @property
-    def data(self) -> str:
+    def data_digest(self) -> str:
         """Digest of content, options and code of the whole dataset, even if the run uses only some classes."""
         return fingerprint({key: value for key, value in self._source_identity.items() if key != "classes"})
 
@@ -245,7 +245,7 @@ class Prepared(ABC, Generic[C_co]):
             "certificate": dict(dataset.certificate),
             "versions": versions(experiment.device),
             "code": experiment.code_identity(),
-            "data": experiment.data,
+            "data": experiment.data_digest,
             "dim": dataset.dim,
             "smallest_class": dataset.smallest_class,
         }

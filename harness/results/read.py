@@ -48,7 +48,7 @@ class StoredRun:
         return self.config["seeds"] if self.result is None else self.result.seeds
 
     @property
-    def data(self) -> str | None:
+    def data_digest(self) -> str | None:
         """Digest of its dataset; None if it has not finished, and in results before version 0.4.0."""
         return None if self.result is None else self.result.data
 
