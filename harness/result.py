@@ -86,10 +86,6 @@ class Result(Part):
         """Return the command's columns of `harness.results.load(...).runs`, each with a value per seed."""
         raise NotImplementedError
 
-    def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
-        """Yield training sizes and the columns of `harness.results.load(...).curve`, each with a value per seed."""
-        yield from ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedResult(Result):

@@ -32,10 +32,16 @@ RUNS = (
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
-CURVE = (
-    "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
-    "validation_loss_bits", "accuracy", "epochs", "best_epoch", "ended", "untrained", "left_plateau",
-)  # fmt: skip
+_POINT = {  # column of `Results.curve` -> list in a point of `curve` in result.json, with a value per seed
+    "next_loss_bits": "ce_next_bits",
+    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+    "test_loss_bits": "ce_test_bits",
+    "train_loss_bits": "ce_train_bits",
+    "validation_loss_bits": "ce_validation_bits",
+    "accuracy": "test_accuracy",
+    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
+}
+CURVE = ("run_id", "seed", "n", *_POINT)
 
 
 @dataclass
@@ -175,9 +181,11 @@ def pair_id(result: Result, data_digest: str | None = None, differs: str = "eras
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield one row per seed and training size, or none if the run has no learning curve."""
-    for n, by_seed in run.result.learning_curve() if run.result is not None else ():
+    for point in getattr(run.result, "curve", ()):
+        by_seed = {column: values for column, name in _POINT.items() if (values := getattr(point, name)) is not None}
         for s, seed in enumerate(run.seeds):
-            yield {"run_id": run.id, "seed": seed, "n": n, **{name: values[s] for name, values in by_seed.items()}}
+            columns = {column: values[s] for column, values in by_seed.items()}
+            yield {"run_id": run.id, "seed": seed, "n": point.n, **columns}
 
 
 def _unfinished_row(run: StoredRun) -> dict[str, Any]:
