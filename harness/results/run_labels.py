@@ -9,10 +9,10 @@ from typing import TypeVar
 from conf import Options, flatten
 from conf.display_names import display
 from conf.target_class import TARGETS
-from harness.results.run_settings import ROW, whole
+from harness.results.run_settings import whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-_UNSAID = (*TARGETS, "setting", ROW)  # sections whose names labels omit: "width", not "model.width"
+_IN_FULL = (*TARGETS, "setting")  # sections whose values labels contain even if most runs have the same
 
 
 def usual_colours() -> Mapping[str, str]:
@@ -82,7 +82,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]
     """Label each description with its parts' names and the fewest options that distinguish equal names.
 
     Args:
-        descriptions: nested options of each run or part.
+        descriptions: options of each run or part by section, whose name labels omit: "width", not "model.width".
         named: the parts whose names a label contains.
     """
     flat = [flatten(description) for description in descriptions]
@@ -92,15 +92,11 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]
         namesakes.setdefault(name, []).append(options)
     telling = {name: _telling(members) for name, members in namesakes.items()}
 
-    def said(key: str) -> str:
-        section, _, option = key.partition(".")
-        return option if option and section in _UNSAID else key
-
     return [
         Label(
             name,
             tuple(
-                (said(key), value if isinstance(value := whole(options[key]), int | float) else str(value))
+                (key.partition(".")[2], value if isinstance(value := whole(options[key]), int | float) else str(value))
                 for key, usual in telling[name].items()
                 if options.get(key) is not None and repr(options[key]) != usual
             ),
@@ -112,7 +108,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[Label]
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     """Return the fewest options that distinguish all members, earlier ones if there is a choice, with values to omit.
 
-    For options of a whole section (`ROW`), the value that most members have is omitted from labels.
+    Labels omit the value that most members have, except in the sections `_IN_FULL`.
     """
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}
@@ -125,5 +121,5 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     for key in telling[::-1]:
         if apart(others := [other for other in telling if other != key]) == members_apart:
             telling = others
-    usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith(f"{ROW}.")}
-    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}
+    often = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.partition(".")[0] not in _IN_FULL}
+    return {key: often[key][0] if key in often and 2 * often[key][1] > len(members) else None for key in telling}
