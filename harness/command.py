@@ -298,7 +298,7 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
     from harness.results.read import StoredRun  # imports pandas, which a finished run does not need
 
     try:
-        command.summarise([StoredRun.finished(result, run) for run, result in results.items()], directory)
+        command.summarise([StoredRun(run, result.config, result) for run, result in results.items()], directory)
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:

@@ -110,7 +110,7 @@ def _finished_controls(run: StoredRun) -> list[StoredRun]:
     for path in run.directory.parent.glob(f"{controls_of(run.command)}/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
             if (result := Run(path.parent.parent, path.parent.name).result) is not None:
-                found.append(StoredRun.finished(result, path.parent))
+                found.append(StoredRun(path.parent, result.config, result))
     return found
 
 

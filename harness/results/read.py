@@ -74,11 +74,6 @@ class StoredRun:
             return {}
         return curves
 
-    @classmethod
-    def finished(cls, result: Result, directory: Path) -> "StoredRun":
-        """Return a finished run from its result and the directory where it was read."""
-        return cls(directory, result.config, result)
-
 
 def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:
     """Read every run below some folders once; note runs that are unfinished, unusable or of different versions."""
@@ -109,9 +104,10 @@ def read_run(directory: Path) -> StoredRun:
             contradicts itself.
     """
     try:
-        return StoredRun.finished(read_result(directory / RESULT), directory)
+        result = read_result(directory / RESULT)
     except FileNotFoundError:
         return _unfinished(directory)
+    return StoredRun(directory, result.config, result)
 
 
 def _unfinished(directory: Path) -> StoredRun:

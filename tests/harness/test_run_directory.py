@@ -77,7 +77,7 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     assert result is not None
 
     def curves() -> list[LossCurve]:
-        (only,) = arrange([StoredRun.finished(result, run.directory)])
+        (only,) = arrange([StoredRun(run.directory, result.config, result)])
         return values(only, "loss_curve")
 
     assert curves()[0].validation_bits.tolist() == [3.3, 2.0]
