@@ -215,7 +215,7 @@ class EpochTrainer(Trainer):
     def _follow_counterparts(self, *, always: bool = False) -> None:
         """Record losses on counterparts if they are due at this optimizer step; `always` records them in any case."""
         step = self.round * self.order.steps + self.step
-        if always or self.followed.due(step):
+        if self.followed.due(step, always=always):
             self.followed.note(step, [self.seeds[member] for member in self.active], self.optimizer.averaged())
 
     @property
