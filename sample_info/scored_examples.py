@@ -22,7 +22,7 @@ from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting,
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, subgroups_of
 from sample_info.trained_weights import TrainedWeights
-from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
+from sample_info.training_problem import TrainingProblem, initial_weights, outputs_for, targets
 from train.device_images import to_device
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Examples(Prepared[SampleInfoConfig]):
     @property
     def num_outputs(self) -> int:
         """The number of outputs: one for two classes, else one per class."""
-        return outputs_for(len(self.dataset.class_names))
+        return outputs_for(self.num_classes)
 
     @property
     def train_size(self) -> int:
@@ -90,13 +90,6 @@ class Examples(Prepared[SampleInfoConfig]):
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
 
-    def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
-        return float((decisions(outputs) == labels).double().mean())
-
-    def targets(self, labels: Tensor) -> Tensor:
-        """Return training targets [n, k] float64 for labels [n]."""
-        return targets(labels, self.num_outputs)
-
     def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
         """Return the training problem of a seed; each purpose has its own initialisation."""
         settings = self.settings
@@ -104,7 +97,7 @@ class Examples(Prepared[SampleInfoConfig]):
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
-            y=self.targets(self.train_labels),
+            y=targets(self.train_labels, self.num_outputs),
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
