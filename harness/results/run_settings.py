@@ -39,9 +39,8 @@ def setting(config: Options, command: str) -> Options:
 def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str) -> Options:
     """Return the options of a preset by dotted names, resolved for this model and eraser and with defaults."""
     config = {group: preset(group, choice), "model": {"name": model}, "eraser": {"name": eraser}}
-    with suppress(ConfigError):  # the preset has none for this model or eraser
+    with suppress(ConfigError):  # it has no options for this model or eraser, or a user's preset is invalid
         config = kind.resolved(config)
-    with suppress(ConfigError):  # a user's preset may lack options that have defaults
         config[group] = asdict(check(group, config[group], keyword_only(kind)[group])) | config[group]
     return flatten(config[group], group)
 
