@@ -17,7 +17,7 @@ from train.checkpoint import Checkpoints, State
 from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
-from train.ensemble import Ensemble, Evaluation, Weights, tempered
+from train.ensemble import Ensemble, Evaluation, Weights, temperatures, tempered
 from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
@@ -332,10 +332,14 @@ class Fit:
         outputs = (self.ensemble.outputs(stack, images) for _, stack, _ in self._stacks(self.best, None))
         return torch.cat([torch.cat([logits for logits, _ in stack], 1) for stack in outputs])
 
+    @torch.no_grad()
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit temperatures with `Ensemble.temperatures` to the best weights."""
-        stacks = self._stacks(self.best, index)
-        return torch.cat([self.ensemble.temperatures(stack, images, part) for _, stack, part in stacks])
+        """Fit each member's temperature, [S], for the best weights on the examples at `index`."""
+        fitted = []
+        for _, stack, part in self._stacks(self.best, index):
+            logits, z = (torch.cat(parts, 1) for parts in zip(*self.ensemble.outputs(stack, images, part), strict=True))
+            fitted.append(temperatures(logits, z))
+        return torch.cat(fitted)
 
     def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
         for first in range(0, len(self.curves), self.stack):
