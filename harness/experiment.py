@@ -113,6 +113,11 @@ class Experiment(Generic[C_co]):
         """Digest of content, options and code of the whole dataset, even if the run uses only some classes."""
         return fingerprint({key: value for key, value in self._source_identity.items() if key != "classes"})
 
+    @functools.cached_property
+    def split_positions(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """The positions in the dataset and the labels of each split's examples, [n] int64 each."""
+        return positions(self.source, whole_images(self.source, Cache(self.config.cache_dir)))
+
     def code_identity(self) -> dict[str, int | str]:
         """Return versions and digests of the code that computes this run's numbers; see `erasure.code_identity`."""
         model = Target(self.config.model, Model)
@@ -279,11 +284,6 @@ def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedData
         left_out=left_out,
         device=experiment.device,
     )
-
-
-def split_positions(experiment: Experiment) -> Mapping[str, tuple[Tensor, Tensor]]:
-    """Return the positions in the dataset and the labels, [n] int64 each, of each split, without fitting an eraser."""
-    return positions(experiment.source, whole_images(experiment.source, Cache(experiment.config.cache_dir)))
 
 
 def network(experiment: Experiment, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
-from harness.experiment import Experiment, split_positions
+from harness.experiment import Experiment
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result_fields import Timing
@@ -44,7 +44,7 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    (_, labels), settings = split_positions(experiment)["train"], experiment.config.mdl
+    (_, labels), settings = experiment.split_positions["train"], experiment.config.mdl
     k = len(labels.unique())
     sizes = chunk_sizes(len(labels), settings, k)
     if settings.code == "blocks":  # the other scores a network that it trains on all

@@ -18,7 +18,7 @@ from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
-from harness.experiment import Experiment, Prepared, erased, split_positions
+from harness.experiment import Experiment, Prepared, erased
 from harness.logger import Logger
 from harness.result_fields import Part
 from harness.run_directory import Run
@@ -212,7 +212,7 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     Raises:
         ValueError: the training sizes do not fit the dataset, or the kernel does not fit into memory.
     """
-    labels = {name: of_split for name, (_, of_split) in split_positions(experiment).items()}
+    labels = {name: of_split for name, (_, of_split) in experiment.split_positions.items()}
     n, m = len(labels["train"]), len(labels["test"])
     chunk_sizes(n, experiment.config.mdl, len(labels["train"].unique()))
     dataset = erased(experiment)
