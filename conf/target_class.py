@@ -34,24 +34,23 @@ class Target(Generic[T]):
 
     Args:
         section: the section.
-        kind: required base class of the named class: one of `TARGETS`, or a subclass of one.
+        base: required base class of the named class: one of `TARGETS`, or a subclass of one.
     """
 
-    def __init__(self, section: Options, kind: type[T]) -> None:
+    def __init__(self, section: Options, base: type[T]) -> None:
         self.path = str(section["_target_"])
         self.section = section
-        self.kind = kind
+        self.base = base
 
     def resolve(self) -> type[T]:
         """Import the class; a model may also be a torch.nn.Module or a function that makes one.
 
         Raises:
-            ConfigError: the class does not exist, is of another kind, or belongs to an installed package.
+            ConfigError: the class does not exist, has another base, or belongs to an installed package.
         """
         module = self.path.rpartition(".")[0]
-        base = f"{self.kind.__module__}.{self.kind.__name__}"
-        is_model = issubclass(self.kind, imported(TARGETS["model"]))
-        refused = f"_target_={self.path}: must be a subclass of {base}"
+        is_model = issubclass(self.base, imported(TARGETS["model"]))
+        refused = f"_target_={self.path}: must be a subclass of {self.base.__module__}.{self.base.__name__}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
@@ -62,7 +61,7 @@ class Target(Generic[T]):
             hint = "; add the folder that holds it to PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
             reason = " ".join(str(error).split()) + hint
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
-        if not (isinstance(resolved, type) and issubclass(resolved, self.kind)):
+        if not (isinstance(resolved, type) and issubclass(resolved, self.base)):
             networks = ", a torch.nn.Module or a function that makes one" if is_model else ""
             raise ConfigError(refused + networks)
         return resolved

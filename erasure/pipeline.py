@@ -176,7 +176,9 @@ def _build(
         mean, total = moments.mean, moments.total
         del moments  # class covariances take the most memory
 
-        tensors = channel_statistics(numbers.rounded(*(parts[s].images for s in ("train", "apart") if s in parts)))
+        before = (parts[s].images for s in ("train", "apart") if s in parts)
+        channel_mean, channel_std = channel_statistics(numbers.rounded(*before))
+        tensors = {"channel_mean": channel_mean, "channel_std": channel_std}
         erased = fitted.erase_splits(parts, numbers, dtype)
         certificates, whitening = dict[str, Certificate](), None
         for name, part in parts.items():  # the training split is the first
@@ -254,10 +256,10 @@ def _statistics(
     return moments, scaling
 
 
-def channel_statistics(images: Tensor) -> dict[str, Tensor]:
-    """Compute each channel's mean and standard deviation; 1 for a constant channel, which is then only centred."""
+def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each channel's mean and standard deviation; 1 for a constant channel, which is then only centred."""
     channels = images.transpose(0, 1).flatten(1).double()
     std = channels.std(1)
     low, high = channels.aminmax(dim=1)
     rounding = torch.finfo(images.dtype).eps * torch.maximum(-low, high)
-    return {"channel_mean": channels.mean(1), "channel_std": torch.where(std > rounding, std, 1.0)}
+    return channels.mean(1), torch.where(std > rounding, std, 1.0)

@@ -162,8 +162,9 @@ class Command:
                 "undo that, or launch the sweep again"
             )
         run = experiment.run
-        result = finished = run.finished()
+        result = finished = run.result
         if result is not None:
+            run.tidy()
             log.info("%s has finished before: nothing to compute", run.id)
         else:
             group = sweep.directory.name if sweep else None
@@ -297,7 +298,7 @@ def _summarise(command: Command, results: Mapping[Path, Any], directory: Path) -
     from harness.results.read import StoredRun  # imports pandas, which a finished run does not need
 
     try:
-        command.summarise([StoredRun.finished(result, run) for run, result in results.items()], directory)
+        command.summarise([StoredRun(run, result.config, result) for run, result in results.items()], directory)
     except BrokenPipeError:
         raise  # nobody reads the output any more
     except OSError as error:

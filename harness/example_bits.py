@@ -10,7 +10,7 @@ from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.regular_files import DamagedFileError, regular
-from harness.experiment import Experiment, split_positions
+from harness.experiment import Experiment
 from harness.run_directory import Run
 from harness.statistics import Array, bootstrap_error
 from harness.untrusted_runs import Note
@@ -42,10 +42,10 @@ def save_coded_bits(run: Run, experiment: Experiment, orders: Tensor, bits: Tens
             the uniform code.
     """
     run.require_lease()
-    train = split_positions(experiment)["train"]
+    index, labels = experiment.split_positions["train"]
     tensors = {
-        "index": train.images,
-        "labels": train.labels,
+        "index": index,
+        "labels": labels,
         "bits": by_example(bits.float(), orders),
         "trained_on": by_example(trained_on.int(), orders),
     }

@@ -23,7 +23,7 @@ from conf.schema import C, C_co
 from conf.target_class import Target, target_of
 from conf.terminal import PrintableFormatter, printable
 from erasure.code_identity import code_identity
-from erasure.dataset import LabelledImages, Source
+from erasure.dataset import Source
 from erasure.datasets.class_subset import positions
 from erasure.eraser import Eraser
 from erasure.image_cache import whole_images
@@ -109,9 +109,14 @@ class Experiment(Generic[C_co]):
         return self.source.identity()  # may read the data's files
 
     @property
-    def data(self) -> str:
+    def data_digest(self) -> str:
         """Digest of content, options and code of the whole dataset, even if the run uses only some classes."""
         return fingerprint({key: value for key, value in self._source_identity.items() if key != "classes"})
+
+    @functools.cached_property
+    def split_positions(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """The positions in the dataset and the labels of each split's examples, [n] int64 each."""
+        return positions(self.source, whole_images(self.source, Cache(self.config.cache_dir)))
 
     def code_identity(self) -> dict[str, int | str]:
         """Return versions and digests of the code that computes this run's numbers; see `erasure.code_identity`."""
@@ -245,7 +250,7 @@ class Prepared(ABC, Generic[C_co]):
             "certificate": dict(dataset.certificate),
             "versions": versions(experiment.device),
             "code": experiment.code_identity(),
-            "data": experiment.data,
+            "data": experiment.data_digest,
             "dim": dataset.dim,
             "smallest_class": dataset.smallest_class,
         }
@@ -279,15 +284,6 @@ def erased(experiment: Experiment, left_out: Tensor | None = None) -> ErasedData
         left_out=left_out,
         device=experiment.device,
     )
-
-
-def split_positions(experiment: Experiment) -> Mapping[str, LabelledImages]:
-    """Return the labels of each split's examples and their positions in the dataset, without fitting an eraser.
-
-    Returns:
-        One entry per split; its `images` are positions, [n] int64, instead of pixels.
-    """
-    return positions(experiment.source, whole_images(experiment.source, Cache(experiment.config.cache_dir)))
 
 
 def network(experiment: Experiment, section: Options, input_shape: Sequence[int], num_outputs: int) -> Classifier:

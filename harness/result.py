@@ -34,8 +34,8 @@ class Result(Part):
     `curve` is a list of points that contain such lists (`per_seed`).
 
     Attributes:
-        data: digest of the dataset's content and options, equal for runs on the same examples (`Experiment.data`); None
-            in results before version 0.4.0.
+        data: digest of content and options of the dataset, equal for runs on the same examples; None in results before
+            version 0.4.0 (`Experiment.data_digest`).
         dim: number of values of an example.
         smallest_class: number of training examples of the smallest class.
     """
@@ -85,10 +85,6 @@ class Result(Part):
     def by_seed(self) -> dict[str, Sequence[Any]]:
         """Return the command's columns of `harness.results.load(...).runs`, each with a value per seed."""
         raise NotImplementedError
-
-    def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
-        """Yield training sizes and the columns of `harness.results.load(...).curve`, each with a value per seed."""
-        yield from ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,15 +143,13 @@ class Run:
         self._save_state("finished")
         self._delete_leftovers()
 
-    def finished(self) -> Result | None:
-        """Return the result; also delete files left by a process that was killed after it had written the result."""
-        result = self.result
+    def tidy(self) -> None:
+        """Delete files that a process left in this finished run because it was killed after writing the result."""
         with contextlib.suppress(OSError):  # e.g. if the run is another user's
-            if result is not None and any(leftover(path.name) for path in self.directory.iterdir()):
+            if any(leftover(path.name) for path in self.directory.iterdir()):
                 with self.claim(wait=False) as claimed:
                     if claimed:
                         self._delete_leftovers()
-        return result
 
     def _delete_leftovers(self) -> None:
         for path in self.directory.iterdir():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
-from harness.experiment import Experiment, split_positions
+from harness.experiment import Experiment
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, endings, sharp_drops
 from harness.result_fields import Timing
@@ -44,7 +44,7 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedTraining[MdlConfig]:
     Raises:
         ValueError: as `chunk_sizes`.
     """
-    labels, settings = split_positions(experiment)["train"].labels, experiment.config.mdl
+    (_, labels), settings = experiment.split_positions["train"], experiment.config.mdl
     k = len(labels.unique())
     sizes = chunk_sizes(len(labels), settings, k)
     if settings.code == "blocks":  # the other scores a network that it trains on all
@@ -62,6 +62,10 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         instead = "mdl.validation=prefix stops them by training images"
         warn_of_unlike_validation(prepared.dataset.certificate, instead)
 
+    def save_final(fitted: Fit, test: Evaluation) -> None:
+        save_test_bits(run, prepared.seeds, test.example_bits)
+        prepared.save_weights(run, fitted)
+
     with Display(run.id) as display:
         coded = block_code(
             prepared.ensemble,
@@ -74,7 +78,7 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
             checkpoints=prepared.checkpoints(run),
             steps=json_steps(run, SizeTrained),
             on_progress=display.update,
-            on_final=_saving(prepared, run),
+            on_final=save_final,
         )
     run.save_curves(row for size in coded.trained for row in size.losses)
     save_coded_bits(run, prepared.experiment, coded.orders, *coded.label_bits())
@@ -83,16 +87,6 @@ def code_labels(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     curve, timing = [size.point for size in coded.trained], Timing(stacking=asdict(prepared.stacking))
     further = {"sharp_drop": sharp_drops(last), "timing": timing}
     return logged(result_of_curve(prepared, curve, coded.sizes, coded.total_bits, **further), logger)
-
-
-def _saving(prepared: PreparedTraining, run: Run) -> OnFinal:
-    """Return a function that stores the networks trained on everything, and their losses on single test examples."""
-
-    def save(fitted: Fit, test: Evaluation) -> None:
-        save_test_bits(run, prepared.seeds, test.example_bits)
-        prepared.save_weights(run, fitted)
-
-    return save
 
 
 @dataclass(frozen=True)

@@ -73,10 +73,10 @@ _CODELENGTHS = (
         "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)", trainings=("coding",),
     ),
 )  # fmt: skip
-_ON_REQUEST = Column(  # which the CSV contains only if the table shows it
+_COMPRESSION = Column(  # the CSV contains it only if the table shows it
     "compression", "compression", ".2f", "codelength of the uniform code divided by this one's", trainings=("coding",)
 )
-COLUMNS = {column.name: column for column in (*_CODELENGTHS, _ON_REQUEST)} | final_losses_report.COLUMNS
+COLUMNS = {column.name: column for column in (*_CODELENGTHS, _COMPRESSION)} | final_losses_report.COLUMNS
 _UNEQUAL_BITS = 0.005  # smallest log2 k - label entropy for which a table gives both
 _USUAL = ("bits_per_label", "bits_per_label_difference", "test_loss_bits", "accuracy")
 
@@ -88,8 +88,8 @@ def table_of(frame: pd.DataFrame, names: Sequence[str] = ()) -> Table:
         frame: the runs of a table (`harness.results.arrange`).
         names: columns of `COLUMNS` to show; the usual ones by default.
     """
-    names = names or _USUAL
-    return final_losses_report.table_of(with_values(frame, _values), names, _CODELENGTHS, [_ON_REQUEST], _notes)
+    measured, csv = with_values(frame, _values), (*_CODELENGTHS, *final_losses_report.FINALS)
+    return final_losses_report.table_of(measured, names or _USUAL, COLUMNS, csv, _notes)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

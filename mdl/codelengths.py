@@ -246,8 +246,8 @@ def codelength(
                  (("train", (x, y)), ("test", test)) if given is not None}  # fmt: skip
         bits, total_bits, curve = _by_classifier(model, classes, pairs, seeds, sizes, on_progress)
     else:
-        statistics = channel_statistics(images).values()
-        data = standardised(parts, *statistics, crop_padding=trained.crop_padding, flip=flip, device=where)
+        mean, std = channel_statistics(images)
+        data = standardised(parts, mean, std, crop_padding=trained.crop_padding, flip=flip, device=where)
         if isinstance(built, KernelModel):
             bits, total_bits, curve = _by_kernel(built, data, k, seeds, sizes, on_progress)
         else:

@@ -18,7 +18,7 @@ from conf.target_class import Target
 from erasure.device_memory import free_bytes
 from erasure.progress import Display, Show, hidden
 from harness.example_bits import save_coded_bits, save_test_bits
-from harness.experiment import Experiment, Prepared, erased, split_positions
+from harness.experiment import Experiment, Prepared, erased
 from harness.logger import Logger
 from harness.result_fields import Part
 from harness.run_directory import Run
@@ -79,8 +79,16 @@ class Factor:
             yield mean, variance.clamp_min(1e-12).sqrt()
 
 
-class KernelCode:
-    """A code of ordered labels, each predicted by a mixture of kernel regressions on all earlier examples.
+def code_in_order(
+    kernel: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    order: Tensor,
+    tested: tuple[Tensor, Tensor] | None = None,
+    sizes: Sequence[int] = (),
+    ridges: Sequence[float] = RIDGES,
+) -> tuple[Tensor, Tensor]:
+    """Code labels in an order, each predicted by a mixture of kernel regressions on all earlier examples.
 
     The mixture has a member softmax(β μ / s^p) for each λ, β and p of the grids. Here μ and s are mean and standard
     deviation of a Gaussian process's prediction of the label's one-hot vector. Members have equal weights at first, and
@@ -91,81 +99,70 @@ class KernelCode:
         kernel: K of the training examples, [n, n] float64.
         labels: [n] in 0..k-1.
         num_classes: k.
+        order: coding order of the training examples, [n].
+        tested: kernel of test examples with the training examples, [m, n], and K(x, x) of the test examples, [m].
+        sizes: numbers of labels after which the test examples are predicted, ascending.
         ridges: values of λ; each needs a Cholesky factor.
+
+    Returns:
+        Cost of the labels in this order, [n] bits; log-probabilities of the test examples' classes in nats,
+        [sizes, m, k].
     """
+    z, known = labels[order], [n - 1 for n in sizes]
+    paid: list[Tensor] = []
+    said: list[Tensor] = []
+    for ridge, factor in factors(kernel, z, num_classes, order, ridges):
+        paid.append(_log_probabilities(*factor.ahead(), z))
+        if tested is not None:
+            cross, diagonal = tested
+            weights = paid[-1].cumsum(0)[known]
+            parts = zip(cross.split(_BLOCK), (diagonal + ridge).split(_BLOCK), strict=True)
+            blocks = [_tested(factor, part[:, order].T, variance, sizes, weights) for part, variance in parts]
+            said.append(torch.cat(blocks, 1))
+    log_p = torch.cat(paid, 1)
+    if not said:
+        return mixture_bits(log_p), log_p.new_empty(0)
+    total = log_p.cumsum(0)[known].logsumexp(1)
+    return mixture_bits(log_p), torch.stack(said).logsumexp(0) - total[:, None, None]
 
-    def __init__(self, kernel: Tensor, labels: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES) -> None:
-        self._kernel, self._labels, self._num_classes, self._ridges = kernel, labels, num_classes, ridges
 
-    def targets(self, order: Tensor) -> Tensor:
-        """Return one-hot labels minus 1/k, in this order, [n, k] float64."""
-        return F.one_hot(self._labels[order], self._num_classes).double() - 1 / self._num_classes
+def factors(
+    kernel: Tensor, z: Tensor, num_classes: int, order: Tensor, ridges: Sequence[float]
+) -> Iterator[tuple[float, Factor]]:
+    """Yield each λ and the factor of the examples in an order, of labels `z` [n]; the next factor overwrites it."""
+    n = len(order)
+    targets = F.one_hot(z, num_classes).double() - 1 / num_classes
+    memory = kernel.new_empty(n, n)
+    rows = max(1, _GATHERED // n)
+    for ridge in ridges:
+        for start in range(0, n, rows):
+            some = kernel[order[start : start + rows]]
+            torch.index_select(some, 1, order, out=memory[start : start + rows])
+        memory.diagonal().add_(ridge)
+        upper = memory.mT  # a column-major matrix, which the factor overwrites
+        info = torch.empty((), dtype=torch.int32, device=memory.device)
+        torch.linalg.cholesky_ex(upper, out=(upper, info))
+        assert not info, "a kernel with a ridge is positive definite"
+        yield ridge, Factor(upper, torch.linalg.solve_triangular(upper, targets, upper=False))
 
-    def factors(self, order: Tensor) -> Iterator[tuple[float, Factor]]:
-        """Yield each λ and its factor; the next factor overwrites it."""
-        n = len(order)
-        targets = self.targets(order)
-        memory = self._kernel.new_empty(n, n)
-        rows = max(1, _GATHERED // n)
-        for ridge in self._ridges:
-            for start in range(0, n, rows):
-                some = self._kernel[order[start : start + rows]]
-                torch.index_select(some, 1, order, out=memory[start : start + rows])
-            memory.diagonal().add_(ridge)
-            upper = memory.mT  # a column-major matrix, which the factor overwrites
-            info = torch.empty((), dtype=torch.int32, device=memory.device)
-            torch.linalg.cholesky_ex(upper, out=(upper, info))
-            assert not info, "a kernel with a ridge is positive definite"
-            yield ridge, Factor(upper, torch.linalg.solve_triangular(upper, targets, upper=False))
 
-    def members(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """Return each member's log-probabilities of the classes, for one λ, [members, n, k]."""
-        powers, sharpness = (mean.new_tensor(grid) for grid in (POWERS, SHARPNESS))
-        scores = mean / deviation[:, None] ** powers[:, None, None]
-        return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
+def members(mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return each member's log-probabilities of the classes, for one λ, [members, n, k]."""
+    powers, sharpness = (mean.new_tensor(grid) for grid in (POWERS, SHARPNESS))
+    scores = mean / deviation[:, None] ** powers[:, None, None]
+    return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
 
-    def code(
-        self, order: Tensor, cross: Tensor | None = None, diagonal: Tensor | None = None, sizes: Sequence[int] = ()
-    ) -> tuple[Tensor, Tensor]:
-        """Code the labels, and predict the test examples after each number of labels in `sizes`.
 
-        Args:
-            order: coding order of the training examples, [n].
-            cross: kernel of test examples with the training examples, [m, n].
-            diagonal: K(x, x) of the test examples, [m].
-            sizes: numbers of labels known, ascending.
+def _log_probabilities(mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
+    """Return the log-probabilities [n, members] of the labels `z` [n] under the members of one λ."""
+    parts = zip(*(values.split(_BLOCK) for values in (mean, deviation, z)), strict=True)
+    return torch.cat([members(m, s)[:, torch.arange(len(labels)), labels].T for m, s, labels in parts])
 
-        Returns:
-            Cost of the labels in this order, [n] bits; log-probabilities of the test examples' classes in nats,
-            [sizes, m, k].
-        """
-        z, known = self._labels[order], [n - 1 for n in sizes]
-        paid: list[Tensor] = []
-        said: list[Tensor] = []
-        for ridge, factor in self.factors(order):
-            paid.append(self._log_probabilities(*factor.ahead(), z))
-            if cross is not None and diagonal is not None:
-                weights = paid[-1].cumsum(0)[known]
-                parts = zip(cross.split(_BLOCK), (diagonal + ridge).split(_BLOCK), strict=True)
-                blocks = [self._tested(factor, part[:, order].T, variance, sizes, weights) for part, variance in parts]
-                said.append(torch.cat(blocks, 1))
-        log_p = torch.cat(paid, 1)
-        if not said:
-            return mixture_bits(log_p), log_p.new_empty(0)
-        total = log_p.cumsum(0)[known].logsumexp(1)
-        return mixture_bits(log_p), torch.stack(said).logsumexp(0) - total[:, None, None]
 
-    def _log_probabilities(self, mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
-        """Return the log-probabilities [n, members] of the labels `z` [n] under the members of one λ."""
-        parts = zip(*(values.split(_BLOCK) for values in (mean, deviation, z)), strict=True)
-        return torch.cat([self.members(m, s)[:, torch.arange(len(labels)), labels].T for m, s, labels in parts])
-
-    def _tested(self, factor: Factor, cross: Tensor, variance: Tensor, sizes: Sequence[int], weights: Tensor) -> Tensor:
-        """Return the contribution of one λ to the mixture's test log-probabilities after each size, [sizes, m, k]."""
-        said = (self.members(*one) for one in factor.predict(cross, variance, sizes))
-        return torch.stack(
-            [(weight[:, None, None] + one).logsumexp(0) for weight, one in zip(weights, said, strict=True)]
-        )
+def _tested(factor: Factor, cross: Tensor, variance: Tensor, sizes: Sequence[int], weights: Tensor) -> Tensor:
+    """Return the contribution of one λ to the mixture's test log-probabilities after each size, [sizes, m, k]."""
+    said = (members(*one) for one in factor.predict(cross, variance, sizes))
+    return torch.stack([(weight[:, None, None] + one).logsumexp(0) for weight, one in zip(weights, said, strict=True)])
 
 
 def mixture_bits(log_p: Tensor) -> Tensor:
@@ -215,14 +212,13 @@ def prepare(experiment: Experiment[MdlConfig]) -> PreparedKernel:
     Raises:
         ValueError: the training sizes do not fit the dataset, or the kernel does not fit into memory.
     """
-    where = split_positions(experiment)
-    sizes = {name: len(part) for name, part in where.items()}
-    chunk_sizes(sizes["train"], experiment.config.mdl, len(where["train"].labels.unique()))
+    labels = {name: of_split for name, (_, of_split) in experiment.split_positions.items()}
+    n, m = len(labels["train"]), len(labels["test"])
+    chunk_sizes(n, experiment.config.mdl, len(labels["train"].unique()))
     dataset = erased(experiment)
     data = to_device(dataset, crop_padding=0, flip=False, device=experiment.device)
     kernel = Target(experiment.config.model, KernelModel).build(data["train"].image_shape, len(dataset.class_names))
-    temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
-    require_memory(experiment.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, experiment.device)
+    require_memory(experiment.config.model["name"], n, m, kernel.temporary_bytes(n + m), experiment.device)
     return PreparedKernel(experiment, dataset, data, kernel)
 
 
@@ -292,19 +288,19 @@ def kernel_code(
     """
     train, test = data["train"], data["test"]
     coded: list[SeedCoded] = []
-    kernel = prepared = None
+    kernel = known = None
 
     def show(what: str) -> None:
         on_progress(len(coded) / len(seeds), what)
 
     def of_order(seed: int) -> SeedCoded:
-        nonlocal kernel, prepared
+        nonlocal kernel, known
         if (drawn := model.drawn(generator(seed, "init"), train.images)) is not kernel:
-            prepared = None  # free the previous seed's matrices before building new ones
-            kernel, prepared = drawn, matrices(data, num_classes, drawn, show)
-        assert prepared is not None
-        (coder, tested), order = prepared, permutation(seed, len(train)).to(train.labels.device)
-        return of_seed(*coder.code(order, *tested, sizes), test.labels)
+            known = None  # free the previous seed's matrices before building new ones
+            kernel, known = drawn, matrices(data, drawn, show)
+        assert known is not None
+        order = permutation(seed, len(train)).to(train.labels.device)
+        return of_seed(*code_in_order(known[0], train.labels, num_classes, order, known[1:], sizes), test.labels)
 
     for seed in seeds:
         coded.append(steps(f"seed-{seed}", functools.partial(of_order, seed)))
@@ -313,14 +309,14 @@ def kernel_code(
 
 
 def matrices(
-    data: Mapping[str, DeviceImages], num_classes: int, kernel: Similarity, show: Callable[[str], None]
-) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
-    """Return the training labels' kernel code, the test-training kernel [m, n], and K(x, x) of test examples [m]."""
+    data: Mapping[str, DeviceImages], kernel: Similarity, show: Callable[[str], None]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the kernel of training examples [n, n] and of test with training ones [m, n], and K(x, x) of tests [m]."""
     train, test = data["train"], data["test"]
     show(f"the kernel of {len(train):,} training examples")
-    coder = KernelCode(kernel(train.images, train.images), train.labels, num_classes)
+    of_train = kernel(train.images, train.images)
     show(f"the kernel of {len(test):,} test examples")
-    return coder, (kernel(test.images, train.images), kernel.diagonal(test.images))
+    return of_train, kernel(test.images, train.images), kernel.diagonal(test.images)
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from erasure.progress import Display
-from harness.experiment import Experiment, Prepared, erased, network, split_positions
+from harness.experiment import Experiment, Prepared, erased, network
 from harness.logger import Logger
 from harness.loss_curves import MemberCurve, endings, label_entropy_bits, sharp_drops
 from harness.run_directory import Run
@@ -95,9 +95,10 @@ def prepare(experiment: Experiment[MdlConfig]) -> PublishedData:
     Raises:
         ValueError: the training sizes do not fit the dataset; raised before anything is fitted.
     """
-    names, where = ("train", "validation"), split_positions(experiment)
-    k = len(where["train"].labels.unique())
-    warn_of_few(rounded_sizes(_train_size(sum(len(where[name]) for name in names)), experiment.config.mdl, k), k)
+    names, where = ("train", "validation"), experiment.split_positions
+    _, labels = where["train"]
+    n, k = sum(len(where[name][1]) for name in names), len(labels.unique())
+    warn_of_few(rounded_sizes(_train_size(n), experiment.config.mdl, k), k)
     dataset, dtype = erased(experiment), getattr(torch, experiment.config.train.precision)
     parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(experiment.device, dtype)

@@ -1,7 +1,7 @@
 """The result of `python -m mdl` in result.json."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -12,15 +12,6 @@ from mdl.online_code import published_units
 
 _LEARNING_BITS = 10.0  # upper bound on a mixture code's excess over the uniform code: at most log2 375 bits
 _TOLERANCE = 1e-6  # relative; sums may be taken in another order
-_POINT = {  # column of `harness.results.load(...).curve` -> its name in result.json
-    "next_loss_bits": "ce_next_bits",
-    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
-    "test_loss_bits": "ce_test_bits",
-    "train_loss_bits": "ce_train_bits",
-    "validation_loss_bits": "ce_validation_bits",
-    "accuracy": "test_accuracy",
-    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +162,3 @@ class MdlResult(TrainedResult):
         if self.label_entropy_bits is not None:
             columns["label_entropy_bits"] = [self.label_entropy_bits] * len(self.seeds)
         return columns
-
-    def learning_curve(self) -> Iterator[tuple[int, Mapping[str, Sequence[Any]]]]:
-        for point in self.curve:
-            yield point.n, {c: values for c, name in _POINT.items() if (values := getattr(point, name)) is not None}

@@ -19,7 +19,7 @@ from sample_info.linearized.network import LinearizedNetwork
 from sample_info.retraining import train_on_each
 from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
-from sample_info.training_problem import TrainingProblem, initial_weights
+from sample_info.training_problem import TrainingProblem, accuracy, initial_weights
 
 _DRAWS = 5  # number of random orders for each seed
 
@@ -133,7 +133,7 @@ def _accuracies(
             outputs = train_on_each(trained, parts, lambda done: show(done, ""))
         else:
             outputs = torch.stack([linearized.predictions_from(part.nonzero().squeeze(1)) for part in parts])
-        return [examples.accuracy(one, examples.held_out_labels) for one in outputs]
+        return [accuracy(one, examples.held_out_labels) for one in outputs]
 
     accuracies = run.step(f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
     return [accuracies[i] for i in which.tolist()]

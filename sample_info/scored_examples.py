@@ -22,7 +22,7 @@ from sample_info.eraser_fit_without_scored_examples import EraserFit, Refitting,
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, subgroups_of
 from sample_info.trained_weights import TrainedWeights
-from sample_info.training_problem import TrainingProblem, decisions, initial_weights, outputs_for, targets
+from sample_info.training_problem import TrainingProblem, initial_weights, outputs_for, targets
 from train.device_images import to_device
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Examples(Prepared[SampleInfoConfig]):
     @property
     def num_outputs(self) -> int:
         """The number of outputs: one for two classes, else one per class."""
-        return outputs_for(len(self.dataset.class_names))
+        return outputs_for(self.num_classes)
 
     @property
     def train_size(self) -> int:
@@ -90,13 +90,6 @@ class Examples(Prepared[SampleInfoConfig]):
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
 
-    def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
-        return float((decisions(outputs) == labels).double().mean())
-
-    def targets(self, labels: Tensor) -> Tensor:
-        """Return training targets [n, k] float64 for labels [n]."""
-        return targets(labels, self.num_outputs)
-
     def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
         """Return the training problem of a seed; each purpose has its own initialisation."""
         settings = self.settings
@@ -104,7 +97,7 @@ class Examples(Prepared[SampleInfoConfig]):
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
-            y=self.targets(self.train_labels),
+            y=targets(self.train_labels, self.num_outputs),
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
@@ -126,7 +119,7 @@ def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
     trained = None if start is None else TrainedWeights.read(start)
     whole = whole_images(experiment.source, Cache(experiment.config.cache_dir))
     numbered = positions(experiment.source, whole)
-    index, labels = numbered["train"].images, numbered["train"].labels
+    (index, labels), (_, test_labels) = numbered["train"], numbered["test"]
     groups = subgroups_of(experiment.source, whole, index)
     available = capped(groups, settings.data.caps, seed)
     strata = groups.of * (int(labels.max()) + 1) + labels  # samples classes and groups in proportion
@@ -136,9 +129,9 @@ def prepare(experiment: Experiment[SampleInfoConfig]) -> Examples:
             "sample_info.examples=%d: there are %d training examples, and all are scored; %d validation and %d test "
             "examples are not (fewer with dataset.validation_size=1, and with a folder test/ or a smaller "
             "dataset.test_fraction; none with unique_information in Python)",
-            settings.examples, len(chosen), len(numbered["validation"].labels), len(numbered["test"].labels),
+            settings.examples, len(chosen), len(numbered["validation"][1]), len(test_labels),
         )  # fmt: skip
-    held_out = _sample(numbered["test"].labels, settings.held_out, seed)
+    held_out = _sample(test_labels, settings.held_out, seed)
     eraser, d = Target(experiment.config.eraser, Eraser).resolve(), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
     dataset = erased(experiment, left_out=chosen if fit == "disjoint" else None)

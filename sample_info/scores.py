@@ -130,8 +130,7 @@ def unique_information(
     settings = check("", options | groups | single, SampleInfoSettings)
     where = pick_device(device)
     parts = {"train": LabelledImages(images, z), "held_out": others}
-    statistics = channel_statistics(images).values()
-    data = standardised(parts, *statistics, crop_padding=0.0, flip=False, device=where)
+    data = standardised(parts, *channel_statistics(images), crop_padding=0.0, flip=False, device=where)
     network = network.to(where).eval()
     given = getattr(network, "given", None)
     frames, seeds = [], require_seeds(seeds)

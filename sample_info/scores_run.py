@@ -14,7 +14,7 @@ from sample_info.report.score_summaries import information_of
 from sample_info.result import InformationResult
 from sample_info.scored_examples import Examples
 from sample_info.scores import score_examples
-from sample_info.training_problem import TrainingProblem
+from sample_info.training_problem import TrainingProblem, accuracy
 
 
 def score(examples: Examples, run: Run, logger: Logger) -> InformationResult:
@@ -57,7 +57,7 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
         seed=problem.seed,
         scores=replace(scores, references=references),
         attribution=attribution,
-        train_accuracy=examples.accuracy(network.trained, examples.train_labels),
-        test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),
+        train_accuracy=accuracy(network.trained, examples.train_labels),
+        test_accuracy=accuracy(network.trained_held_out, examples.held_out_labels),
         summaries=try_summaries(examples, network, scores.nats["f_si_nats"], run, part_of(show, scoring, 1)),
     )

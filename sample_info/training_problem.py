@@ -100,3 +100,8 @@ def decisions(outputs: Tensor) -> Tensor:
     One column is thresholded at ½: its targets are 0 and 1, as in the paper's released code.
     """
     return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
+
+
+def accuracy(outputs: Tensor, labels: Tensor) -> float:
+    """Return the share of outputs [n, k] whose decisions are the labels [n]."""
+    return float((decisions(outputs) == labels).double().mean())

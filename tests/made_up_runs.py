@@ -123,7 +123,7 @@ def write_run(
 
 def stored(results: Iterable[Result]) -> list[StoredRun]:
     """Made-up results as runs of the folder that their configuration names."""
-    return [StoredRun.finished(one, Path(one.config.get("runs_dir", "nowhere")) / one.run_id) for one in results]
+    return [StoredRun(Path(one.config.get("runs_dir", "nowhere"), one.run_id), one.config, one) for one in results]
 
 
 def write_small_run(root: Path, eraser: str = "leace", **options: Any) -> Run:

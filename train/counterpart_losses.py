@@ -65,11 +65,14 @@ class CounterpartCurves:
         self.samples, self.rows = samples, list[CounterpartRow]()
         self._ensemble, self._epoch_steps = ensemble, epoch_steps
 
-    def due(self, step: int) -> bool:
-        """Return whether losses are to be recorded at step number `step`, counted from the start of the training."""
+    def due(self, step: int, *, always: bool = False) -> bool:
+        """Return whether losses are to be recorded at step number `step`, counted from the start of the training.
+
+        `always` records them at any step, once.
+        """
         if not self.samples or (self.rows and self.rows[-1].step == step):
             return False
-        if step <= self._epoch_steps and step & (step - 1) == 0:
+        if always or (step <= self._epoch_steps and step & (step - 1) == 0):
             return True
         epoch, within = divmod(step, self._epoch_steps)
         return within == 0 and epoch in _epochs(epoch)
@@ -77,8 +80,6 @@ class CounterpartCurves:
     @torch.no_grad()
     def note(self, step: int, seeds: Sequence[int], weights: Weights) -> None:
         """Note the losses of the members of these seeds, whose weights are `weights`."""
-        if not self.samples or (self.rows and self.rows[-1].step == step):
-            return
         reference: Tensor | None = None
         for name, images in self.samples.items():
             loss, hits, by_class = self._predictions(weights, images)

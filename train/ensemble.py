@@ -171,12 +171,6 @@ class Ensemble:
         total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (costs, hits))
         return Evaluation(total / n / _BIT_NATS, correct / n, torch.cat(costs, 1) / _BIT_NATS)
 
-    @torch.no_grad()
-    def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit each member's temperature, [S], on the examples at `index`; see the function `temperatures`."""
-        logits, z = zip(*self.outputs(weights, images, index), strict=True)
-        return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
-
     def outputs(
         self, weights: Weights, images: DeviceImages, index: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:

@@ -17,7 +17,7 @@ from train.checkpoint import Checkpoints, State
 from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.device_images import DeviceImages
 from train.early_stopping import ending, epochs_left
-from train.ensemble import Ensemble, Evaluation, Weights, tempered
+from train.ensemble import Ensemble, Evaluation, Weights, temperatures, tempered
 from train.randomness import Draws, EpochOrder, generator
 from train.settings import TrainSettings
 from train.trainer import NonFiniteLossError, Trainer
@@ -67,13 +67,10 @@ def fit_members(
     for i in range(stacks):
         members = slice(i * stack, (i + 1) * stack)
         stopping = None if held_out is None else held_out[members]
-        options = {"held_out": stopping, "counterparts": counterparts}
-        trainer = EpochTrainer(ensemble, data, seeds[members], subsets[members], settings, **options)
-
-        def show(bits: list[float], trainer: EpochTrainer = trainer, stack: tuple[int, int] = (i, stacks)) -> None:
-            report(EpochReport(trainer.round, bits, trainer.epochs_left, len(trainer.seeds), stack))
-
-        trainer.on_evaluation = show
+        trainer = EpochTrainer(
+            ensemble, data, seeds[members], subsets[members], settings,
+            held_out=stopping, counterparts=counterparts, report=report, stack=(i, stacks),
+        )  # fmt: skip
         with checkpoints.continued(f"{n}-{i}", trainer, keep=stacks > 1) if checkpoints else nullcontext():
             trainer.run()
         trainers.append(trainer)
@@ -92,13 +89,13 @@ class EpochTrainer(Trainer):
         held_out: positions in the training split of the examples that stop each member, [S, m]; None for the
             validation split.
         counterparts: samples whose losses are recorded; none by default.
+        report: called after every evaluation but the first.
+        stack: index of this stack, from 0, and the number of stacks, for reports.
 
     Attributes:
         best: averaged weights [S, ...] at each member's lowest validation loss.
         last: averaged weights [S, ...] when each member stopped.
         curves: each member's losses so far.
-        on_evaluation: called after every evaluation but the first with the validation losses, in bits, of the members
-            that were still training.
     """
 
     def __init__(
@@ -111,6 +108,8 @@ class EpochTrainer(Trainer):
         *,
         held_out: Tensor | None = None,
         counterparts: Counterparts | None = None,
+        report: Report = lambda _: None,
+        stack: tuple[int, int] = (0, 1),
     ) -> None:
         self.n, train = subsets.shape[1], data["train"]
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
@@ -125,7 +124,7 @@ class EpochTrainer(Trainer):
             for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)
         ]
         self.followed = CounterpartCurves(ensemble, counterparts or {}, self.order.steps)
-        self.on_evaluation: Callable[[list[float]], object] = lambda _: None
+        self._report, self._stack = report, stack
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
 
@@ -154,7 +153,8 @@ class EpochTrainer(Trainer):
 
     def end_round(self) -> None:
         if self.round % self.settings.eval_every == 0 or self.round == self.settings.max_epochs:
-            self.on_evaluation(self._evaluate())
+            validation_bits = self._evaluate()
+            self._report(EpochReport(self.round, validation_bits, self.epochs_left, len(self.seeds), self._stack))
 
     def _evaluate(self) -> list[float]:
         """Score the averaged weights on the stopping examples, keep the best ones, and drop members that end.
@@ -215,7 +215,7 @@ class EpochTrainer(Trainer):
     def _follow_counterparts(self, *, always: bool = False) -> None:
         """Record losses on counterparts if they are due at this optimizer step; `always` records them in any case."""
         step = self.round * self.order.steps + self.step
-        if always or self.followed.due(step):
+        if self.followed.due(step, always=always):
             self.followed.note(step, [self.seeds[member] for member in self.active], self.optimizer.averaged())
 
     @property
@@ -332,10 +332,14 @@ class Fit:
         outputs = (self.ensemble.outputs(stack, images) for _, stack, _ in self._stacks(self.best, None))
         return torch.cat([torch.cat([logits for logits, _ in stack], 1) for stack in outputs])
 
+    @torch.no_grad()
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Fit temperatures with `Ensemble.temperatures` to the best weights."""
-        stacks = self._stacks(self.best, index)
-        return torch.cat([self.ensemble.temperatures(stack, images, part) for _, stack, part in stacks])
+        """Fit each member's temperature, [S], for the best weights on the examples at `index`."""
+        fitted = []
+        for _, stack, part in self._stacks(self.best, index):
+            logits, z = (torch.cat(parts, 1) for parts in zip(*self.ensemble.outputs(stack, images, part), strict=True))
+            fitted.append(temperatures(logits, z))
+        return torch.cat(fitted)
 
     def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
         for first in range(0, len(self.curves), self.stack):

@@ -123,27 +123,24 @@ COLUMNS = {column.name: column for column in FINALS if column.heading}
 def table_of(
     frame: pd.DataFrame,
     names: Sequence[str] = (),
-    further: Sequence[Column] = (),
-    on_request: Sequence[Column] = (),
+    columns: Mapping[str, Column] = COLUMNS,
+    csv: Sequence[Column] = FINALS,
     further_notes: Notes = lambda _: (),
 ) -> Table:
     """Tabulate networks trained on everything, one row per model and eraser.
 
-    The CSV contains every column, but columns of `on_request` only if they are shown.
-
     Args:
         frame: the runs of a table (`harness.results.arrange`).
         names: columns to show, by default the usual ones; missing and empty columns are left out.
-        further: columns before those of this module.
-        on_request: columns that the CSV contains only if they are shown.
+        columns: columns that `names` may choose.
+        csv: columns of the CSV, in addition to those shown.
         further_notes: function that returns further notes on finished rows.
     """
-    possible = {column.name: column for column in (*further, *on_request, *COLUMNS.values())}
-    shown = [possible[name] for name in names or _USUAL if name in possible]
+    shown = [columns[name] for name in names or _USUAL if name in columns]
     rows = rows_of(measured(frame))
     remarks = [*_training_remarks(shown, rows), *incomplete_remarks(rows)]
     notes = _notes(shown, finished_rows(rows), further_notes)
-    also = (*WHO, *_CSV_ALONE, *further, *FINALS)
+    also = (*WHO, *_CSV_ALONE, *csv)
     name, title = first(frame, "table"), first(frame, "title")
     return Table.of(name, (*WHO, *shown, SEEDS), rows, notes, also, title, remarks)
 

@@ -137,7 +137,7 @@ def fit(
     built = predictor(model, x, images.shape[1:], len(classes))
     if not isinstance(built, Classifier):
         raise ValueError(f"model={model}: has no weights, and there is nothing to train; mdl.codelength takes it")
-    name, (mean, std) = name_of(model, built), channel_statistics(images).values()
+    name, (mean, std) = name_of(model, built), channel_statistics(images)
     data = standardised(splits, mean, std, crop_padding=trained.crop_padding, flip=flip, device=where)
     ensemble = Ensemble(built.to(where), getattr(torch, trained.precision), eval_batch_size=trained.eval_batch_size)
     n, orders = len(images), permutations(seeds, len(images)).to(where)

@@ -100,9 +100,9 @@ def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
     return {name: int(mask.sum()) for name, mask in zip(parts, selected.split([*parts.values()]), strict=True)}
 
 
-def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """Return the positions of images in `raw` (the `whole_images` of a source) and their labels, by split."""
-    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
+def positions(source: Source, raw: RawImages) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the positions of images in `raw` (the `whole_images` of a source) and their labels, [n] each, by split."""
+    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))  # each image is its position
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)
-    return splits(source, numbers)
+    return {name: (part.images, part.labels) for name, part in splits(source, numbers).items()}

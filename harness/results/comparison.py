@@ -78,14 +78,16 @@ def with_controls(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], int]:
     """
     results: dict[str, Any] = {run.id: run.result for run in runs}
     beside, found, without = dict[Path, list[StoredRun]](), dict[str, StoredRun](), 0
-    pair = functools.cache(lambda name, data: pair_id(results[name], data))
+    pair = functools.cache(lambda name, digest: pair_id(results[name], digest))
 
     def is_control(other: StoredRun, run: StoredRun) -> bool:
         """Return whether one is a control that the other is compared with, where both have the same seeds."""
         if other.config["eraser"]["name"] != "control" or changed_code(other.code, run.code):
             return False
-        data = (other.data, run.data) if other.data and run.data else (None, None)
-        return data[0] == data[1] and pair(other.id, data[0]) == pair(run.id, data[1])
+        ours, theirs = run.data_digest, other.data_digest
+        if not (ours and theirs):  # results before version 0.4.0
+            ours = theirs = None
+        return ours == theirs and pair(other.id, theirs) == pair(run.id, ours)
 
     for run in runs:
         if any({*other.seeds} & {*run.seeds} and is_control(other, run) for other in runs):
@@ -108,7 +110,7 @@ def _finished_controls(run: StoredRun) -> list[StoredRun]:
     for path in run.directory.parent.glob(f"{controls_of(run.command)}/{RESULT}"):
         with contextlib.suppress(ValueError):  # an unusable run must not stop another's table
             if (result := Run(path.parent.parent, path.parent.name).result) is not None:
-                found.append(StoredRun.finished(result, path.parent))
+                found.append(StoredRun(path.parent, result.config, result))
     return found
 
 

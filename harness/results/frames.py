@@ -32,10 +32,16 @@ RUNS = (
 )  # fmt: skip
 LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
 UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
-CURVE = (
-    "run_id", "seed", "n", "next_loss_bits", "calibrated_next_loss_bits", "test_loss_bits", "train_loss_bits",
-    "validation_loss_bits", "accuracy", "epochs", "best_epoch", "ended", "untrained", "left_plateau",
-)  # fmt: skip
+_POINT = {  # column of `Results.curve` -> list in a point of `curve` in result.json, with a value per seed
+    "next_loss_bits": "ce_next_bits",
+    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+    "test_loss_bits": "ce_test_bits",
+    "train_loss_bits": "ce_train_bits",
+    "validation_loss_bits": "ce_validation_bits",
+    "accuracy": "test_accuracy",
+    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
+}
+CURVE = ("run_id", "seed", "n", *_POINT)
 
 
 @dataclass
@@ -108,22 +114,23 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
 def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
     """Return a row per finished run and seed."""
     finished = [run for run in runs if run.result is not None]
-    rows = (_run_rows(run, data) for run, data in zip(finished, data_of(finished), strict=True))
+    rows = (_run_rows(run, digest) for run, digest in zip(finished, data_digests(finished), strict=True))
     return _frame(chain.from_iterable(rows), RUNS)
 
 
-def data_of(runs: Sequence[StoredRun]) -> list[str | None]:
+def data_digests(runs: Sequence[StoredRun]) -> list[str | None]:
     """Return the digest of each run's dataset; one without it gets that of runs with its options, if they agree."""
     names = [fingerprint(without_paths(run.config["dataset"])) for run in runs]
     known: dict[str, set[str]] = {name: set() for name in names}
     for run, name in zip(runs, names, strict=True):
-        known[name] |= {run.data} if run.data else set()
+        known[name] |= {run.data_digest} if run.data_digest else set()
     return [
-        run.data or (min(known[name]) if len(known[name]) == 1 else None) for run, name in zip(runs, names, strict=True)
+        run.data_digest or (min(known[name]) if len(known[name]) == 1 else None)
+        for run, name in zip(runs, names, strict=True)
     ]
 
 
-def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
+def _run_rows(run: StoredRun, data_digest: str | None) -> Iterator[dict[str, Any]]:
     """Yield one row per seed."""
     result, config = run.result, run.config
     assert result is not None
@@ -135,10 +142,10 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
         "setting": as_text(setting(config, run.command)),
-        "pair_id": pair_id(result, data),
-        "model_pair_id": pair_id(result, data, differs="model"),
+        "pair_id": pair_id(result, data_digest),
+        "model_pair_id": pair_id(result, data_digest, differs="model"),
         "eraser_id": fingerprint(counted["eraser"]),
-        "data": data,
+        "data": data_digest,
         "code": json.dumps(run.code, sort_keys=True),  # text, which files of frames hold
         "started": result.timing.started,
         "seconds": result.timing.seconds,
@@ -157,26 +164,28 @@ def _run_rows(run: StoredRun, data: str | None) -> Iterator[dict[str, Any]]:
         yield {**shared, "seed": seed, **{name: values[s] for name, values in by_seed.items()}, **constant}
 
 
-def pair_id(result: Result, data: str | None = None, differs: str = "eraser") -> str:
+def pair_id(result: Result, data_digest: str | None = None, differs: str = "eraser") -> str:
     """Return a hash of the configuration without eraser (or model) and seeds, by which runs are paired.
 
     Args:
         result: the run's result.
-        data: digest of its dataset, which replaces the dataset's name and options in the hash.
+        data_digest: digest of its dataset, which replaces the dataset's name and options in the hash.
         differs: "eraser" or "model".
     """
     # the setting replaces its sections, because a preset may have other rates for other erasers and models
     described = (differs, "seeds", *config_of(result.command).table_sections())
     shared = {key: value for key, value in comparable(result.config, result.command).items() if key not in described}
-    shared |= {"dataset": data} if data else {}
+    shared |= {"dataset": data_digest} if data_digest else {}
     return fingerprint([result.command, shared, setting(result.config, result.command), result.train_size])
 
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield one row per seed and training size, or none if the run has no learning curve."""
-    for n, by_seed in run.result.learning_curve() if run.result is not None else ():
+    for point in getattr(run.result, "curve", ()):
+        by_seed = {column: values for column, name in _POINT.items() if (values := getattr(point, name)) is not None}
         for s, seed in enumerate(run.seeds):
-            yield {"run_id": run.id, "seed": seed, "n": n, **{name: values[s] for name, values in by_seed.items()}}
+            columns = {column: values[s] for column, values in by_seed.items()}
+            yield {"run_id": run.id, "seed": seed, "n": point.n, **columns}
 
 
 def _unfinished_row(run: StoredRun) -> dict[str, Any]:

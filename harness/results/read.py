@@ -48,7 +48,7 @@ class StoredRun:
         return self.config["seeds"] if self.result is None else self.result.seeds
 
     @property
-    def data(self) -> str | None:
+    def data_digest(self) -> str | None:
         """Digest of its dataset; None if it has not finished, and in results before version 0.4.0."""
         return None if self.result is None else self.result.data
 
@@ -73,11 +73,6 @@ class StoredRun:
             note(f"{self.directory}: no loss curves: {error}")
             return {}
         return curves
-
-    @classmethod
-    def finished(cls, result: Result, directory: Path) -> "StoredRun":
-        """Return a finished run from its result and the directory where it was read."""
-        return cls(directory, result.config, result)
 
 
 def read_runs(roots: Sequence[Path], note: Note = log.warning) -> list[StoredRun]:
@@ -109,9 +104,10 @@ def read_run(directory: Path) -> StoredRun:
             contradicts itself.
     """
     try:
-        return StoredRun.finished(read_result(directory / RESULT), directory)
+        result = read_result(directory / RESULT)
     except FileNotFoundError:
         return _unfinished(directory)
+    return StoredRun(directory, result.config, result)
 
 
 def _unfinished(directory: Path) -> StoredRun:

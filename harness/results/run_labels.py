@@ -9,10 +9,10 @@ from typing import TypeVar
 from conf import Options, flatten
 from conf.display_names import display
 from conf.target_class import TARGETS
-from harness.results.run_settings import ROW, whole
+from harness.results.run_settings import whole
 
 SPARE_COLOURS = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
-_UNSAID = (*TARGETS, "setting", ROW)  # sections whose names labels omit: "width", not "model.width"
+_IN_FULL = (*TARGETS, "setting")  # sections whose values labels contain even if most runs have the same
 
 
 def usual_colours() -> Mapping[str, str]:
@@ -82,7 +82,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], *, of_rows: bo
     """Label each description with its parts' names and the fewest options that distinguish equal names.
 
     Args:
-        descriptions: nested options of each run or part.
+        descriptions: options of each run or part by section, whose name labels omit: "width", not "model.width".
         named: the parts whose names a label contains.
         of_rows: whether other names also need the options by which runs in one table may train or code differently.
     """
@@ -94,15 +94,11 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], *, of_rows: bo
     between = _between_names(namesakes, flat) if of_rows else {}
     telling = {name: _telling(members) | between.get(name, {}) for name, members in namesakes.items()}
 
-    def said(key: str) -> str:
-        section, _, option = key.partition(".")
-        return option if option and section in _UNSAID else key
-
     return [
         Label(
             name,
             tuple(
-                (said(key), value if isinstance(value := whole(options[key]), int | float) else str(value))
+                (key.partition(".")[2], value if isinstance(value := whole(options[key]), int | float) else str(value))
                 for key, usual in telling[name].items()
                 if options.get(key) is not None and repr(options[key]) != usual
             ),
@@ -114,7 +110,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], *, of_rows: bo
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     """Return the fewest options that distinguish all members, earlier ones if there is a choice, with values to omit.
 
-    For options of a whole section (`ROW`), the value that most members have is omitted from labels.
+    Labels omit the value that most members have, except in the sections `_IN_FULL`.
     """
     values = _values(members)
     telling = [key for key in values if len({*values[key]}) > 1]
@@ -132,8 +128,8 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
 def _between_names(
     namesakes: Mapping[tuple[str, ...], Sequence[Options]], everyone: Sequence[Options]
 ) -> dict[tuple[str, ...], dict[str, str | None]]:
-    """Return, for each name, options of `setting` and `ROW` that its members share and others do not, as `_telling`."""
-    values = {key: of for key, of in _values(everyone).items() if key.startswith(("setting.", f"{ROW}."))}
+    """Return, for each name, options but of its parts that its members share and others do not, as `_telling`."""
+    values = {key: of for key, of in _values(everyone).items() if key.partition(".")[0] not in TARGETS}
     return {
         name: {
             key: _usual(key, of)
@@ -151,6 +147,6 @@ def _values(members: Sequence[Options]) -> dict[str, list[str]]:
 
 
 def _usual(key: str, values: Sequence[str]) -> str | None:
-    """Return the value of an option of a whole section (`ROW`) that most have, which labels omit; None if none is."""
+    """Return the value that most members have, which labels omit; None if there is none, or in `_IN_FULL`."""
     value, count = Counter(values).most_common(1)[0]
-    return value if key.startswith(f"{ROW}.") and 2 * count > len(values) else None
+    return value if key.partition(".")[0] not in _IN_FULL and 2 * count > len(values) else None

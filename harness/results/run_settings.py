@@ -3,7 +3,6 @@
 import functools
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from conf.commands import config_of
 from conf.groups import preset, readable
 from conf.run_identity import identifying
 from conf.schema import Config
-
-ROW = "row"  # section of `model_of_row` with the options of whole sections
 
 
 def setting(config: Options, command: str) -> Options:
@@ -42,9 +39,8 @@ def setting(config: Options, command: str) -> Options:
 def _preset(group: str, choice: str, kind: type[Config], model: str, eraser: str) -> Options:
     """Return the options of a preset by dotted names, resolved for this model and eraser and with defaults."""
     config = {group: preset(group, choice), "model": {"name": model}, "eraser": {"name": eraser}}
-    with suppress(ConfigError):  # the preset has none for this model or eraser
+    with suppress(ConfigError):  # it has no options for this model or eraser, or a user's preset is invalid
         config = kind.resolved(config)
-    with suppress(ConfigError):  # a user's preset may lack options that have defaults
         config[group] = asdict(check(group, config[group], keyword_only(kind)[group])) | config[group]
     return flatten(config[group], group)
 
@@ -64,8 +60,8 @@ def model_of_row(config: Options, command: str) -> Options:
     """Return the options that distinguish rows: the model and the command's `row_options` (options and sections)."""
     counted, kind = identifying(config, command), config_of(command)
     of_setting = {key: value for key, value in setting(config, command).items() if key in kind.row_options}
-    sections = [counted[section].items() for section in kind.sections() if section in kind.row_options]
-    return {"model": config["model"], "setting": of_setting, ROW: dict(chain.from_iterable(sections))}
+    sections = {section: counted[section] for section in kind.sections() if section in kind.row_options}
+    return {"model": config["model"], "setting": of_setting, **sections}
 
 
 def _unlike(options: Options, preset: Options) -> Options:

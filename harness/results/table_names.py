@@ -7,7 +7,7 @@ from typing import Any
 
 from conf import Options
 from harness.result import TrainedResult
-from harness.results.frames import data_of
+from harness.results.frames import data_digests
 from harness.results.read import StoredRun
 from harness.results.run_labels import Label, labels
 from harness.results.run_settings import as_text, setting, setting_of_table, without_paths
@@ -64,7 +64,7 @@ def _in_full(label: Label, dataset: Options) -> Label:
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
     """Return datasets with their sizes; a name may mean several datasets, and a dataset may be in several places."""
     sizes = {str(run.config["dataset"]): run.result.train_size for run in runs if isinstance(run.result, TrainedResult)}
-    digests = data_of(runs)
+    digests = data_digests(runs)
     of_digest = dict(zip(digests[::-1], runs[::-1], strict=True))
     firsts = [of_digest[digest] if digest else run for run, digest in zip(runs, digests, strict=True)]
     described = [_described(run, sizes.get(str(run.config["dataset"]))) for run in firsts]

@@ -16,7 +16,11 @@ def has_finished(job: SweepJob) -> bool:
     """Return whether the job's run has a result; if so, delete leftover files of a killed process."""
     from harness.run_directory import Run
 
-    return Run(job.run.parent, job.run.name).finished() is not None
+    run = Run(job.run.parent, job.run.name)
+    if run.result is None:
+        return False
+    run.tidy()
+    return True
 
 
 def has_ended(job: SweepJob, sweep: Sweep) -> bool:

@@ -113,7 +113,9 @@ def run_groups(overrides: Sequence[str]) -> list[RunGroup]:
         config = validate(plain(job), MdlConfig)
         key = json.dumps(identifying(config.plain, "mdl") | {"eraser": None}, sort_keys=True)
         groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
-    names = labels([*map(json.loads, groups)], ["model"])
+    configs = [*map(json.loads, groups)]
+    parts = [{part: config.pop(part) for part in ("dataset", "model")} | {"setting": config} for config in configs]
+    names = labels(parts, ["model"])
     made = zip(names, groups.values(), strict=True)
     return [run_group(str(name), len(erasers), config) for name, (config, erasers) in made]
 

@@ -77,7 +77,7 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     assert result is not None
 
     def curves() -> list[LossCurve]:
-        (only,) = arrange([StoredRun.finished(result, run.directory)])
+        (only,) = arrange([StoredRun(run.directory, result.config, result)])
         return values(only, "loss_curve")
 
     assert curves()[0].validation_bits.tolist() == [3.3, 2.0]
@@ -243,5 +243,5 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
     with Lease(tmp_path / "lock") as lease:
         gone = json.loads(lease.path.read_text()) | {"pid": 2**22 + 1}
     (run.directory / LOCK).write_text(json.dumps(gone))
-    run.finished()
+    run.tidy()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]

@@ -33,7 +33,7 @@ from conf.compose import composed
 from conf.groups import preset
 from conf.schema import validate
 from erasure import LeaceEraser
-from harness.experiment import Experiment, split_positions
+from harness.experiment import Experiment
 from mdl import codelength
 from mdl.__main__ import COMMAND
 from mdl.result import MdlResult
@@ -76,7 +76,7 @@ def test_python_gives_the_bits_of_the_command(tmp_path: Path, model: str, valida
     experiment = COMMAND.experiment(config)
     result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, MdlResult)
-    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
+    where = {name: index.numpy() for name, (index, _) in experiment.split_positions.items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
     if validation in ("prefix", "none") or model == "kernel":
@@ -108,7 +108,7 @@ def test_a_network_that_yaml_names_costs_what_it_costs_in_python(tmp_path: Path)
         validate({**plain, "model": section | options}, MdlConfig) for options in (dict[str, int](), {"width": 4})
     )
     experiment = COMMAND.experiment(config)
-    index = split_positions(experiment)["train"].images.numpy()
+    index = experiment.split_positions["train"][0].numpy()
     result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, MdlResult)
     short: dict[str, Any] = {"seeds": [3, 5], "sizes": 3, "settings": ONE_EPOCH}

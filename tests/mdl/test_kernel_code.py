@@ -17,7 +17,7 @@ from harness.experiment import Experiment
 from harness.run_directory import leftover
 from mdl import kernel_code
 from mdl.__main__ import COMMAND as MDL
-from mdl.kernel_code import POWERS, RIDGES, SHARPNESS, KernelCode, mixture_bits
+from mdl.kernel_code import POWERS, RIDGES, SHARPNESS, code_in_order, factors, members, mixture_bits
 from mdl.settings import MdlConfig
 from models.kernel import Kernel
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
@@ -54,7 +54,7 @@ def test_one_step_ahead_predictions_are_those_of_refitting_at_every_n(
 ) -> None:
     x, z = some[0][:N], some[1][:N]
     kernel = KERNEL(x, x)
-    ((_, factor),) = KernelCode(kernel, z, K, ridges=[ridge]).factors(ORDER)
+    ((_, factor),) = factors(kernel, z[ORDER], K, ORDER, [ridge])
     mean, deviation = factor.ahead()
     for i in range(N):
         expected, spread = refitted(kernel, z, ridge, i, i)
@@ -67,8 +67,7 @@ def test_one_step_ahead_predictions_are_those_of_refitting_at_every_n(
 def test_test_predictions_are_those_of_refitting_at_every_size(some: tuple[Tensor, Tensor]) -> None:
     x, z = some
     everything = KERNEL(x, x)
-    code = KernelCode(everything[:N, :N], z[:N], K, ridges=[0.01])
-    ((_, factor),) = code.factors(ORDER)
+    ((_, factor),) = factors(everything[:N, :N], z[:N][ORDER], K, ORDER, [0.01])
     sizes = [1, 57, N]
     predicted = factor.predict(everything[:N, N:].contiguous(), KERNEL.diagonal(x[N:]) + 0.01, sizes)
     for n, (mean, deviation) in zip(sizes, predicted, strict=True):
@@ -81,13 +80,13 @@ def test_test_predictions_are_those_of_refitting_at_every_size(some: tuple[Tenso
 def test_a_test_example_is_told_what_the_next_label_would_be(some: tuple[Tensor, Tensor]) -> None:
     x, z = some
     everything, n = KERNEL(x, x), 120
-    code = KernelCode(everything[:n, :n], z[:n], K)
-    _, said = code.code(ORDER[:n], everything[n:, :n], KERNEL.diagonal(x[n:]), [40, n])
+    tested = everything[n:, :n], KERNEL.diagonal(x[n:])
+    _, said = code_in_order(everything[:n, :n], z[:n], K, ORDER[:n], tested, [40, n])
     assert (said.exp().sum(2) - 1).abs().max() < 1e-12
     for size, log_p in zip([40, n], said, strict=True):
         for j in (n, n + 9):
             order = torch.cat([torch.arange(size), torch.tensor([j])])
-            bits, _ = KernelCode(everything, z, K).code(order)
+            bits, _ = code_in_order(everything, z, K, order)
             assert float(bits[-1]) == pytest.approx(-float(log_p[j - n, z[j]]) / math.log(2), abs=1e-9)
 
 
@@ -99,7 +98,7 @@ def test_it_is_a_code_probabilities_sum_to_one_before_the_label_is_seen(some: tu
         for label in range(K):
             other = z.clone()
             other[i] = label
-            bits, _ = KernelCode(kernel, other, K).code(torch.arange(60))
+            bits, _ = code_in_order(kernel, other, K, torch.arange(60))
             shares.append(2 ** -float(bits[i]))
         assert sum(shares) == pytest.approx(1, abs=1e-12)
 
@@ -107,11 +106,11 @@ def test_it_is_a_code_probabilities_sum_to_one_before_the_label_is_seen(some: tu
 def test_what_comes_later_changes_no_bit_of_what_was_paid(some: tuple[Tensor, Tensor]) -> None:
     x, z = some[0][:N], some[1][:N]
     order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
-    paid, _ = KernelCode(KERNEL(x, x), z, K).code(order)
+    paid, _ = code_in_order(KERNEL(x, x), z, K, order)
     for i in (0, 1, 99, 250):
         poisoned_x, poisoned_z, later = x.clone(), z.clone(), order[i + 1 :]
         poisoned_x[later], poisoned_z[later] = 1e3 * x[later].flip(0) + 7, (z[later] + 1) % K
-        again, _ = KernelCode(KERNEL(poisoned_x, poisoned_x), poisoned_z, K).code(order)
+        again, _ = code_in_order(KERNEL(poisoned_x, poisoned_x), poisoned_z, K, order)
         assert torch.equal(again[: i + 1], paid[: i + 1])
         assert not torch.equal(again[i + 1 :], paid[i + 1 :])
 
@@ -119,7 +118,7 @@ def test_what_comes_later_changes_no_bit_of_what_was_paid(some: tuple[Tensor, Te
 def test_a_constant_predictor_costs_log2_k(some: tuple[Tensor, Tensor]) -> None:
     z = some[1][:N] % 9  # no example has the last class
     nothing = torch.zeros(N, N, dtype=torch.float64)
-    bits, said = KernelCode(nothing, z, K).code(ORDER, nothing[:5], torch.zeros(5, dtype=torch.float64), [7, N])
+    bits, said = code_in_order(nothing, z, K, ORDER, (nothing[:5], torch.zeros(5, dtype=torch.float64)), [7, N])
     assert (bits - math.log2(K)).abs().max() < 1e-12
     assert float(bits.sum()) == pytest.approx(N * math.log2(K), abs=1e-9)
     assert (said + math.log(K)).abs().max() < 1e-12
@@ -140,10 +139,10 @@ def test_more_examples_than_are_brought_into_order_at_once_cost_the_same() -> No
     x = torch.randn(n, 1, 8, 8, generator=generator)
     z, order = x.flatten(1)[:, :K].argmax(1), torch.randperm(n, generator=generator)
     kernel = KERNEL(x, x)
-    bits, _ = KernelCode(kernel, z, K, ridges=[1.0]).code(order)
-    ordered, _ = KernelCode(kernel[order][:, order], z[order], K, ridges=[1.0]).code(torch.arange(n))
+    bits, _ = code_in_order(kernel, z, K, order, ridges=[1.0])
+    ordered, _ = code_in_order(kernel[order][:, order], z[order], K, torch.arange(n), ridges=[1.0])
     torch.testing.assert_close(bits, ordered, rtol=0, atol=1e-8)
-    ((_, factor),) = KernelCode(kernel, z, K, ridges=[1.0]).factors(order)
+    ((_, factor),) = factors(kernel, z[order], K, order, [1.0])
     lower, expected = factor.lower.tril(), kernel[order][:, order] + torch.eye(n, dtype=torch.float64)
     torch.testing.assert_close(lower @ lower.T, expected, rtol=0, atol=1e-10)
 
@@ -151,7 +150,7 @@ def test_more_examples_than_are_brought_into_order_at_once_cost_the_same() -> No
 def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code(some: tuple[Tensor, Tensor]) -> None:
     x = some[0][:N]
     z = torch.randint(K, (N,), generator=torch.Generator().manual_seed(1))
-    bits, _ = KernelCode(KERNEL(x, x), z, K).code(ORDER)
+    bits, _ = code_in_order(KERNEL(x, x), z, K, ORDER)
     members = len(RIDGES) * 75
     assert float(bits.sum()) < N * math.log2(K) + math.log2(members)
 
@@ -160,9 +159,8 @@ def test_members_are_those_of_the_documented_formula_to_float64s_last_digits() -
     generator = torch.Generator().manual_seed(0)
     mean = torch.randn(6, K, generator=generator, dtype=torch.float64)
     deviation = 0.1 + torch.rand(6, generator=generator, dtype=torch.float64)
-    code = KernelCode(torch.eye(6, dtype=torch.float64), torch.zeros(6, dtype=torch.int64), K)
     expected = [(b * mean / deviation[:, None] ** p).log_softmax(1) for p in POWERS for b in SHARPNESS]
-    torch.testing.assert_close(code.members(mean, deviation), torch.stack(expected), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(members(mean, deviation), torch.stack(expected), rtol=1e-13, atol=1e-13)
 
 
 def only_result(runs: str) -> tuple[Path, dict]:
@@ -191,15 +189,15 @@ def test_a_run_says_what_its_labels_cost(command) -> None:
 
 def test_a_run_that_was_cut_off_codes_no_order_twice(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(MDL, *OWN, FEWER, "runs_dir=undisturbed").code == 0
-    code, asked = KernelCode.code, []
+    asked = []
 
-    def cut_off(self: KernelCode, *rest):
-        asked.append(rest)
+    def cut_off(*arguments):
+        asked.append(arguments)
         if len(asked) == 2:
             raise OSError("the machine is gone")
-        return code(self, *rest)
+        return code_in_order(*arguments)
 
-    monkeypatch.setattr(KernelCode, "code", cut_off)
+    monkeypatch.setattr("mdl.kernel_code.code_in_order", cut_off)
     assert command(MDL, *OWN, FEWER, "runs_dir=cut").code == 1
     assert command(MDL, *OWN, FEWER, "runs_dir=cut").code == 0
     assert len(asked) == 3

@@ -8,6 +8,7 @@ from harness.experiment import Experiment
 from sample_info.scored_examples import Examples, capped, flip_labels, prepare
 from sample_info.settings import SampleInfoConfig
 from sample_info.subgroups import Subgroups
+from sample_info.training_problem import accuracy
 
 Z = torch.arange(1000) % 5
 
@@ -31,9 +32,9 @@ def test_accuracy_is_a_share(examples: Examples) -> None:
     k = examples.num_outputs
     right = torch.nn.functional.one_hot(examples.labels, max(k, 2)).double()
     outputs = right if k > 1 else right[:, 1:]
-    assert examples.accuracy(outputs, examples.labels) == 1
+    assert accuracy(outputs, examples.labels) == 1
     outputs[:15] = outputs[:15].roll(1, 1) if k > 1 else 1 - outputs[:15]
-    assert examples.accuracy(outputs, examples.labels) == 0.5
+    assert accuracy(outputs, examples.labels) == 0.5
 
 
 def test_exactly_the_fraction_is_wrong_and_known() -> None:

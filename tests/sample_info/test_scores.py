@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from conf.compose import composed
-from harness.experiment import split_positions
 from models.any_module import AnyModule
 from sample_info import unique_information
 from sample_info.__main__ import COMMAND
@@ -36,7 +35,7 @@ def test_python_gives_the_scores_of_the_command(tmp_path: Path, y: np.ndarray) -
     experiment = COMMAND.experiment(config)
     assert experiment.carry_out(COMMAND.prepare, COMMAND.axes) is not None
     command = pd.read_csv(experiment.run.directory / "scores.csv")
-    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
+    where = {name: index.numpy() for name, (index, _) in experiment.split_positions.items()}
     train, test = where["train"], where["test"]
     frame = unique_information(
         {"name": "mlp", "width": 16}, X[train], y[train], X[test],

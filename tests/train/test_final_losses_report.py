@@ -43,7 +43,8 @@ def test_differences_are_those_that_results_name(results: list[TrainResult], mon
         for one, accuracy in zip(results, accuracies, strict=True)
     ]
     (frame,) = arrange(stored(changed))
-    table = table_of(frame, ["accuracy_difference"], [difference("Δ of accuracy", "accuracy")])
+    column = difference("Δ of accuracy", "accuracy")
+    table = table_of(frame, [column.name], {column.name: column})
     assert [row[2] for row in table.rows] == ["", "-0.150 ± 0.050"]  # -0.2 and -0.1
     assert table.records[1]["accuracy_p_holm"] == pytest.approx(0.2048, abs=1e-4)  # t = 3, one degree of freedom
     assert "± of Δ: standard error, paired by seed." in table.caption()

@@ -14,7 +14,6 @@ from torch import nn
 from conf.check import check
 from conf.compose import composed
 from conf.groups import preset
-from harness.experiment import split_positions
 from harness.loss_curves import read_loss_curves
 from train import Fitted, fit
 from train.__main__ import COMMAND
@@ -37,7 +36,7 @@ def test_python_gives_the_losses_of_the_command(tmp_path: Path) -> None:
     experiment = COMMAND.experiment(config)
     result = experiment.carry_out(COMMAND.prepare, COMMAND.axes)
     assert isinstance(result, TrainResult)
-    where = {name: part.images.numpy() for name, part in split_positions(experiment).items()}
+    where = {name: index.numpy() for name, (index, _) in experiment.split_positions.items()}
     parts: dict[str, Any] = {name: (X[index], Y[index]) for name, index in where.items()}
     x, y = parts.pop("train")
     fitted = fit(x, y, "mlp", seeds=[3, 5], settings="quick", **parts)

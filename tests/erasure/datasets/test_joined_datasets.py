@@ -224,7 +224,7 @@ def test_some_classes_of_a_mixture_know_their_parts(mnist_and_svhn, classes, tmp
     expected = {name: sum(int((labels == c).sum()) for c in classes) for name, labels in of_part.items()}
     assert dict(raw.parts) == expected
     assert sum(raw.parts.values()) == len(raw.train)
-    places = positions(subset, whole_images(subset, cache))["train"].images  # in the whole mixture
+    places, _ = positions(subset, whole_images(subset, cache))["train"]  # in the whole mixture
     assert int((places < 60).sum()) + int((places >= 60).sum()) == len(places)
     assert int(places.max()) >= 60
 

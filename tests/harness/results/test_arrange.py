@@ -69,9 +69,8 @@ def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
     run.save_curves(
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
     )
-    return StoredRun.finished(
-        made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": [0.5 for _ in losses]}), run.directory
-    )
+    result = made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": [0.5 for _ in losses]})
+    return StoredRun(run.directory, result.config, result)
 
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
