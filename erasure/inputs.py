@@ -90,7 +90,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     if is_pandas(values):
         for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
             if not (isinstance(dtype, np.dtype) or str(dtype) in _STRINGS):
-                raise ValueError(f"{name} holds values of type {dtype!s:.40}: .to_numpy() returns plain ones")
+                raise ValueError(f"{name} holds values of type {dtype!s:.40}: pass its .to_numpy()")
     elif not isinstance(values, list | tuple | np.ndarray) or isinstance(values, np.ma.MaskedArray):
         kind = type(values)
         raise ValueError(

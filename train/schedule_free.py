@@ -109,7 +109,8 @@ class ScheduleFree:
         rows = dict(zip(sorted({*self._factors.values()}), coefficients, strict=True))
         update = _compiled_update() if compiled else _update
         for y, z, v, gradient, factor in self._blocks(gradients):
-            update(y, z, v, gradient, self._scratch[: len(y)], rows[factor], self._betas[1])
+            scratch = None if compiled else self._scratch[: len(y)]
+            update(y, z, v, gradient, scratch, rows[factor], self._betas[1])
 
     def _next_rates(self) -> tuple[float, float, float]:
         """Count a step.
@@ -203,16 +204,15 @@ class ScheduleFree:
 
 
 def _update(
-    y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, scratch: Tensor, coefficients: Tensor, beta2: float
+    y: Tensor, z: Tensor, v: Tensor, gradient: Tensor, scratch: Tensor | None, coefficients: Tensor, beta2: float
 ) -> None:
-    """Update a block in place; the compiled function passes over memory once."""
+    """Update a block in place; the compiled function, without `scratch`, passes over memory once."""
     c, eps, decay, toward_x, toward_z = coefficients.unbind()
     v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-    torch.sqrt(v, out=scratch).add_(eps)
-    torch.div(gradient, scratch, out=scratch)
-    scratch.addcmul_(y, decay)
-    y.lerp_(z, c).addcmul_(scratch, toward_x)
-    z.addcmul_(scratch, toward_z, value=-1)
+    root = torch.sqrt(v, out=scratch).add_(eps)
+    change = torch.div(gradient, root, out=scratch).addcmul_(y, decay)
+    y.lerp_(z, c).addcmul_(change, toward_x)
+    z.addcmul_(change, toward_z, value=-1)
 
 
 @cache

@@ -48,7 +48,7 @@ class MeanWordVectors(HuggingFaceTable):
     vectors: str
     text_column: str = "text"
 
-    version = 2
+    version = 3
     locations: ClassVar[tuple[str, ...]] = (*HuggingFaceTable.locations, "vectors")
 
     @classmethod

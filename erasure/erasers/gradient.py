@@ -83,7 +83,7 @@ class GradientEraser(TransductiveEraser):
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     constant: tuple[int, ...] = field(default=(), init=False, repr=False)  # coordinates without variance within classes
-    version = 4
+    version = 5
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "history"):

@@ -68,7 +68,7 @@ class GradientOrdersEraser(GradientEraser):
     start: QleaceEraser = field(init=False, repr=False)
     whitening: Tensor = field(init=False, repr=False)  # y = (x - m̄) whitening, [d, d], largest variance first
     variances: Tensor = field(init=False, repr=False)  # of y if x has covariance Σ*, [d]; 1 except for the damping
-    version = 4
+    version = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,7 +28,7 @@ class SplinceEraser(ProjectionEraser):
     any norm. Without y it is LEACE.
 
     Both conditions can be met only if no direction predicts z and y alike. Concepts that determine each other are
-    refused.
+    refused. A column that varies with z alone, to rounding, is set to its mean.
 
     Attributes:
         cosine: largest cosine between a direction of z and one of y, whitened; the edit grows as it approaches 1.

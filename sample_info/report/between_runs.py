@@ -104,16 +104,18 @@ def between_networks(
         One row per pair of runs, and one per run for pairs of its seeds. A row has the `group` of runs with the same
         eraser and examples, labels, and Pearson's correlation, averaged over seeds.
     """
-    groups: dict[tuple[Any, ...], dict[Label, dict[int, Tensor]]] = {}
-    for row, run in finished_runs(frames):
+    groups: dict[tuple[Any, ...], dict[tuple[int, Label], dict[int, Tensor]]] = {}
+    found = [(table, *one) for table, frame in enumerate(frames) for one in finished_runs([frame])]
+    for table, row, run in found:
         if (stored := scores[run.id]) is not None:
             examples = (digest(stored.tensors[name]) for name in ("index", "given_label"))
             group = first(row, "dataset"), first(row, "eraser"), *examples
-            f_si = groups.setdefault(group, {}).setdefault(first(row, "model"), {})  # runs of other seeds are one
+            model = table, first(row, "model")  # labels tell apart the models of one table; runs of other seeds are one
+            f_si = groups.setdefault(group, {}).setdefault(model, {})
             f_si |= dict(zip(run.seeds, stored.tensors["f_si_nats"].double(), strict=True))
     rows = []
     for group, ((dataset, eraser, *_), members) in enumerate(groups.items()):
-        runs = [*members.items()]
+        runs = [(label, f_si) for (_, label), f_si in members.items()]
         if len(runs) > max_runs:
             about = f"{dataset}, {eraser}, {runs[0][0]}, …"
             note(f"agreement of {len(runs):,} runs ({about}): left out, being more than {max_runs}")

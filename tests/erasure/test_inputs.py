@@ -140,15 +140,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a masked array": (np.ma.masked_equal(Z, 1), "is a numpy.ma.*MaskedArray: .* without masked or missing values"),
     "a number": (1.0, "is a builtins.float: pass a dense tensor"),
     "nothing": (None, "is a builtins.NoneType: pass a dense tensor"),
-    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), r"holds values of type Int64: \.to_numpy\(\)"),
+    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), r"holds values of type Int64: pass its \.to_numpy\(\)"),
     "pandas with pyarrow": (
         pandas.Series(R, dtype="double[pyarrow]"),
-        r"holds .* type double\[pyarrow\]: \.to_numpy\(\)",
+        r"holds .* type double\[pyarrow\]: pass its \.to_numpy\(\)",
     ),
-    "categories": (pandas.Series(Z).astype("category"), r"holds values of type category: \.to_numpy\(\)"),
+    "categories": (pandas.Series(Z).astype("category"), r"holds values of type category: pass its \.to_numpy\(\)"),
     "periods": (
         pandas.Series(pandas.period_range("2020", periods=120)),
-        r"holds .* type period\[.*\]: \.to_numpy\(\)",
+        r"holds .* type period\[.*\]: pass its \.to_numpy\(\)",
     ),
     "objects of dates": (
         pandas.Series(pandas.to_datetime(["2020-01-01"] * 120)).astype(object),

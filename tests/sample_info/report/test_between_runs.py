@@ -17,13 +17,16 @@ F_SI = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 _NUMBERS = ("mean_nats", "mean_bits", "median_nats", "largest_nats", "share_of_top_tenth")
 
 
-def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
+def finished(
+    depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0, dtype: str = "float32"
+) -> Any:
     """A run's result and its scores."""
     parts = {
         "dataset": {"name": "d"},
         "eraser": {"name": eraser},
         "model": {"name": "m", "depth": depth},
         "sample_info": {},
+        "dtype": dtype,
         "runs_dir": "nowhere",
     }
     seeds = [first_seed + i for i in range(len(scores))]
@@ -82,6 +85,13 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert (NAMES[0], NAMES[1]) not in found["control"]
     parted = [finished(depth, F_SI[s : s + 1], [0, 1, 2], first_seed=s) for depth in (0, 1) for s in (0, 1)]
     assert agreement_of(*parted) == agreement_of(*(finished(depth, F_SI, [0, 1, 2]) for depth in (0, 1)))
+
+
+def test_models_of_two_tables_are_two_though_their_labels_are_equal() -> None:
+    results = [finished(0, F_SI, [0, 1, 2]), finished(1, F_SI.flip(0), [0, 1, 2], dtype="float64")]
+    rows = between_networks(arrange(stored(one for one, _ in results)), {r.run_id: s for r, s in results}, pytest.fail)
+    assert [(str(row["run"]), str(row["another_run"])) for row in rows] == [("m", "m")] * 3
+    assert [row["pearson"] for row in rows] == pytest.approx([-1, -1, -1])  # between seeds, between runs, between seeds
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
