@@ -43,7 +43,7 @@ class ConceptMoments:
     Like `ClassMoments`, they are accumulated in float64 from batches, and can be merged. LEACE, oracle LEACE and
     SPLINCE need nothing else (Belrose et al. 2023, Theorem 4.2). Hence z may be anything that has a covariance with x:
 
-    - real numbers [n] or [n, m]; for examples [n, t, d], one per vector, [n, t, 1];
+    - real numbers, [n] or [n, m], or [n, t, 1] with one per vector of examples [n, t, d];
     - several labels per example, [n, m] booleans or zeros and ones;
     - classes, as integers [n] in 0..k-1, which become k columns;
     - several concepts, a mapping of names to any of these.
@@ -52,7 +52,7 @@ class ConceptMoments:
         dim: number d of coordinates of an example.
         concepts: number of columns of z, or of each concept by name. A concept of k > 1 columns also takes
             integers in 0..k-1, one per example.
-        device: where the sums live, and where batches are brought to.
+        device: device of the sums, to which batches are moved.
 
     Raises:
         ValueError: no coordinate, or a concept without a column.

@@ -34,7 +34,7 @@ class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
 
     The annotation of a field, such as `left: Annotated[Tensor, "d r"]`, states the shape of its tensor, and `load`
-    checks the shape. There d is the number of coordinates and k the number of classes. Any other letter has the same
+    checks the shape. There d is the number of coordinates and k the number of classes. Any other letter stands for one
     size wherever it occurs.
 
     docs/methods/index.md lists the erasers of this package with their theorems.
@@ -156,7 +156,7 @@ class Eraser(ABC):
 
     @classmethod
     def fitting_bytes(cls, dim: int, num_classes: int) -> float:
-        """Return the memory in bytes for fitting and certifying: class moments and at least as many matrices again."""
+        """Return the memory in bytes for fitting and certifying, including the class moments."""
         return (num_classes + max(num_classes + 2, cls.matrices(num_classes))) * 8.0 * dim**2
 
     @classmethod

@@ -95,10 +95,10 @@ def fit_layers(
 ) -> dict[str, Eraser]:
     """Fit an eraser for each of several modules, on outputs that earlier erasers have changed ("concept scrubbing").
 
-    Every batch goes through the network once (Belrose et al. 2023, section 6). The batches wait at each module until
-    the eraser there is fitted, in memory. If there is no room for their states, or a skip connection bypasses
-    the module, a pass starts from the input of the network again. All passes start there if a module changes an
-    attribute or a buffer of its own, or if the first batch's states differ in a final pass through the whole network.
+    Every batch goes through the network once (Belrose et al. 2023, section 6). Its states at a module stay in memory
+    until the eraser there is fitted. If there is no room for them, or a skip connection bypasses the module, the next
+    pass starts from the input of the network. All passes start there if a module changes an attribute or a buffer of
+    its own, or if the first batch's states differ in a final pass through the whole network.
 
     Args:
         model: network in evaluation mode, on the device of the batches.

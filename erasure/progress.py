@@ -27,7 +27,7 @@ def hidden(*_: object) -> None:
 def on_progress(callback: Callable[[str, float, str], object]) -> Iterator[None]:
     """Call `callback(title, done, detail)` during fits and erasures, which otherwise show no progress.
 
-    The fraction `done` of the computation called `title` goes from 0 to 1.
+    The fraction `done` of the computation called `title` goes from 0 to 1; `detail` says what is being computed.
 
     Example:
         >>> import torch

@@ -113,7 +113,7 @@ class Codelength:
 
     @property
     def untrained(self) -> tuple[int, int]:
-        """Number of label-coding trainings that kept their initial weights, and of all label-coding trainings."""
+        """Numbers of trainings that coded labels: those that kept their initial weights, and all."""
         coding = self.curve[self.curve["n"] < self.sizes[-1]]
         return int(coding["untrained"].sum()) if "untrained" in coding else 0, len(coding)
 
@@ -207,21 +207,21 @@ def codelength(
             options, {"name": "mlp", "width": 256}; a torch.nn.Module or a function that makes one, which gets x in its
             own shape and returns logits [B, k] (`models.any_module.AnyModule`); a scikit-learn classifier.
         seeds: number of seeds, or the seeds.
-        sizes: number of training sizes, or the sizes, ascending, the last all examples; by default ten in geometric
-            progression.
-        settings: of the training of networks: a choice of `train=`, such as "quick", or `TrainSettings`. Refused, like
-            `validation` and `flip`, where no network is trained.
-        validation: examples (x, y) that stop trainings. By default the last tenth of each prefix does: then the code
-            needs nothing but x and y. A scikit-learn classifier or a kernel takes none, as nothing stops it.
+        sizes: number of training sizes, or the ascending sizes, of which the last is the number of examples; by
+            default ten in geometric progression.
+        settings: how networks are trained: a choice of `train=`, such as "quick", or `TrainSettings`. Like
+            `validation` and `flip`, refused if no network is trained.
+        validation: examples (x, y) that stop trainings. By default the last tenth of each prefix stops them, and the
+            code needs only x and y. A scikit-learn classifier or a kernel takes none, because nothing stops it.
         test: examples (x, y) on which every trained model is scored as well.
         code: "blocks" trains a network for each size; "replay" trains one network, which codes a few labels and then
-            learns them. Nothing stops it, so that it takes no validation examples.
+            learns them. Nothing stops it, so it takes no validation examples.
         flip: whether images may be mirrored in the training of networks.
         device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
-        ValueError: a value that is refused; says what is allowed.
+        ValueError: an invalid value; the message says what is allowed.
     """
     if code not in ("blocks", "replay"):
         raise ValueError(f"code={code!r}: choose blocks or replay")

@@ -12,7 +12,7 @@ class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpF
     """Shows the module's text unchanged, and defaults after their options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        bare = action.default in (None, False, "")
+        bare = action.default in (None, False, "", ())
         return action.help if bare else super()._get_help_string(action)
 
 

@@ -1,8 +1,8 @@
-"""Read finished runs, of any command and machine; write tables, figures and one page that opens from disk.
+"""Read finished runs of any command and machine, and write tables, figures and a page that opens from disk.
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
-python -m scripts.report runs/ --columns bits_per_label excess_bits   # in this order; all: every one there is
+python -m scripts.report runs/ --columns bits_per_label excess_bits   # in this order; "all" for all columns
 python -m scripts.report runs/ --wandb TEAM                           # also saves a W&B workspace with the tables
 """
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)
     command.add_argument("runs", nargs="+", type=runs_folder, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    about = f"of codes and runs: all, or some of {', '.join(COLUMNS)}; CSV files have all"
+    about = f"columns for mdl and train, in this order: all, or some of {', '.join(COLUMNS)}; CSV files have all"
     command.add_argument("--columns", nargs="+", choices=("all", *COLUMNS), metavar="NAME", default=(), help=about)
     command.add_argument("--wandb", metavar="TEAM", default="", help="W&B user or team, or TEAM/PROJECT")
     options = command.parse_args(arguments)

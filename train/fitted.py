@@ -124,11 +124,11 @@ def fit(
         seeds: number of seeds, or the seeds.
         settings: a choice of `train=`, such as "quick", or `TrainSettings`.
         flip: whether images may be mirrored in training.
-        device: "auto", "cpu", "cuda" or "cuda:N", or a torch.device.
+        device: "auto", "cpu", "cuda", "cuda:N", or a torch.device.
         on_progress: called with the share done, from 0 to 1, and the current task.
 
     Raises:
-        ValueError: an invalid value; says what is allowed.
+        ValueError: an invalid value; the message says what is allowed.
         NonFiniteLossError: a training diverged.
     """
     splits, classes = splits_of(x, y, validation, test)

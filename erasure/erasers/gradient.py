@@ -44,7 +44,8 @@ class GradientEraser(TransductiveEraser):
     the covariance that is nearest to all of them and so allows a small edit. Since the targets are fixed, classes are
     optimised one by one, which limits the memory.
 
-    Without a range, `erasure.relaxed_transport` minimises this loss by an affine map per class. L-BFGS starts there.
+    Without a range, an affine map per class minimises this loss (`erasure.relaxed_transport`). L-BFGS starts from its
+    images.
 
     The method is transductive: there is no map to reuse, and a call optimises all its examples together
     (`TransductiveEraser`).

@@ -80,7 +80,7 @@ class GradientOrdersEraser(GradientEraser):
             raise ValueError(f"directions={self.directions}, order_weight={self.order_weight}: must be positive")
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:
-        """Require equal class moments of every promised order, of examples [n, ...] that were erased together.
+        """Require that examples [n, ...] erased together have equal class moments of every promised order.
 
         Raises:
             BrokenGuaranteeError: the gap of an order is too large.

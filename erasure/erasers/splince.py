@@ -20,7 +20,7 @@ _SMALLEST_ANGLE = 1e-6  # sine below which the two concepts are taken to share a
 
 @dataclass(frozen=True, repr=False)
 class SplinceEraser(ProjectionEraser):
-    """Linear erasure of z that keeps Cov(x, y) of a task label y (Holstege, Ravfogel & Wouters 2025).
+    """Linear erasure of z that keeps Cov(x, y) with a task label y (Holstege, Ravfogel & Wouters 2025).
 
     In whitened coordinates let U span the cross-covariance with z, and V that with y. LEACE removes U orthogonally,
     including the part that y shares with U. Here U is removed along V: x' = x - F U (V⊥U)⁺ F⁺ (x - m̄), where

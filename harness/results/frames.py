@@ -49,10 +49,10 @@ class Results:
     """Finished runs as frames.
 
     Attributes:
-        runs: one row per run and seed; columns are `RUNS`, the commands' numbers, options and the certificate.
+        runs: one row per run and seed, with the columns `RUNS`, the command's numbers, its options and the certificate.
         curve: learning curves, one row per run, seed and training size.
         unfinished: runs without a result.
-        problems: one line on each file or run that could not be read, and on oddities of the others.
+        problems: one line for each file or run that could not be read, and for whatever is odd about the others.
     """
 
     runs: pd.DataFrame

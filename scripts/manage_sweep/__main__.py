@@ -56,7 +56,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("action", choices=["status", "discard"])
     parser.add_argument("runs", type=runs_folder, help="the sweep's runs_dir")
     parser.add_argument(
-        "--yes", action="store_true", help="with discard: delete the failed runs, do not only list them"
+        "--yes", action="store_true", help="with discard: delete the failed runs instead of listing them"
     )
     options = parser.parse_args(words)
     if options.action == "status" and options.yes:
