@@ -140,7 +140,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a masked array": (np.ma.masked_equal(Z, 1), "is a numpy.ma.*MaskedArray: .* without masked or missing values"),
     "a number": (1.0, "is a builtins.float: pass a dense tensor"),
     "nothing": (None, "is a builtins.NoneType: pass a dense tensor"),
-    "nullable integers": (pandas.Series(Z, dtype="Int64").mask(Z == 2), r"holds values of type Int64: pass its \.to_numpy\(\)"),
+    "nullable integers": (
+        pandas.Series(Z, dtype="Int64").mask(Z == 2),
+        r"holds values of type Int64: pass its \.to_numpy\(\)",
+    ),
     "pandas with pyarrow": (
         pandas.Series(R, dtype="double[pyarrow]"),
         r"holds .* type double\[pyarrow\]: pass its \.to_numpy\(\)",
