@@ -171,7 +171,6 @@ class Eraser(ABC):
                 if isinstance(value, Tensor) and value.is_inference():
                     vars(self)[name] = value.clone()
 
-    @without_autocast
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a floating tensor or array, and return the same kind, shape, dtype and device.
 
@@ -212,7 +211,9 @@ class Eraser(ABC):
         known = z is not None and self.uses_labels
         return x.reshape(-1, dim), columns(z, leading, dict(self.concepts)) if known else None
 
+    @without_autocast
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
+        """Return examples [n, d] erased, without the checks of a call."""
         labels = (
             z.to(self.mean.device) if self.uses_labels and z is not None else None
         )  # other erasers do not see labels
@@ -240,9 +241,11 @@ class Eraser(ABC):
         """
         return {
             name: by_rows(
-                lambda rows, part=part: self(preprocessing.exact(part.images[rows]), part.labels[rows]),
-                torch.empty(part.images.shape, dtype=dtype),
-            )
+                lambda rows, part=part: self._erase(
+                    preprocessing.exact(part.images[rows]).flatten(1), part.labels[rows]
+                ),
+                torch.empty(len(part), self.mean.numel(), dtype=dtype),
+            ).reshape(part.images.shape)
             for name, part in splits.items()
         }
 

@@ -117,14 +117,6 @@ class Accumulator:
         check_later = rows.device.type != "cpu" and rows.dtype != torch.uint8 and len(rows) < _ROWS_AT_ONCE
         if not check_later:
             self._require_values(rows, labels)
-        labels = labels.to(self._offsets.device)
-        self.note_precision(rows.dtype)
-        if rows.dtype == torch.uint8:
-            zero = self._offsets.new_zeros(self.dim)
-            for j in labels.unique().tolist():
-                members = (labels == j).nonzero().squeeze(1).to(rows.device)
-                self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
-            return self
         return self.add_rows(rows.detach(), labels, checked=not check_later)
 
     def _require_values(self, rows: Tensor, labels: Tensor) -> None:
@@ -137,7 +129,18 @@ class Accumulator:
             self._epsilon = max(self._epsilon, torch.finfo(dtype).eps)
 
     def add_rows(self, rows: Tensor, labels: Tensor, *, checked: bool = True) -> Self:
-        """Add examples [n, d] with labels [n]; small batches are copied and collected."""
+        """Add examples [n, d] with labels [n] int64 as `update` does, without its checks.
+
+        Small batches are copied and collected. Unless `checked`, their values are checked before they are added.
+        """
+        labels = labels.to(self._offsets.device)
+        self.note_precision(rows.dtype)
+        if rows.dtype == torch.uint8:
+            zero = self._offsets.new_zeros(self.dim)
+            for j in labels.unique().tolist():
+                members = (labels == j).nonzero().squeeze(1).to(rows.device)
+                self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
+            return self
         try:
             if self._pending and (rows.dtype, rows.device) != (self._pending[0][0].dtype, self._pending[0][0].device):
                 self._flush()

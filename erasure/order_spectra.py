@@ -195,7 +195,11 @@ def whitened_spectra(
     if len(classes) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
     sizes = [min(r, x.shape[1]) for r in directions]
-    spectra = {r: _spectrum(x[:, :r], labels, orders, float(whitening.shares[:r].sum())) for r in dict.fromkeys(sizes)}
+    spectra = {}
+    for r in dict.fromkeys(sizes):
+        lines = [_line(sums, labels, counts.double()) for sums in kernel_sums(x[:, :r], labels, orders)]
+        columns = (torch.stack(column) for column in zip(*lines, strict=True))
+        spectra[r] = OrderSpectrum(r, float(whitening.shares[:r].sum()), len(x), *columns)
     return [spectra[r] for r in sizes]
 
 
@@ -230,11 +234,6 @@ def kernel_sums(x: Tensor, z: Tensor, orders: int) -> list[KernelSums]:
                 rows[p, a] += kernel @ hot[b]
                 squares[p] += kernel.norm().square() * (1 if i == j else 2)
     return [KernelSums(*sums) for sums in zip(rows, hermite_squares(x, orders), squares, strict=True)]
-
-
-def _spectrum(x: Tensor, z: Tensor, orders: int, variance: float) -> OrderSpectrum:
-    lines = [_line(sums, z, z.bincount().double()) for sums in kernel_sums(x, z, orders)]
-    return OrderSpectrum(x.shape[1], variance, len(x), *(torch.stack(column) for column in zip(*lines, strict=True)))
 
 
 def _line(sums: KernelSums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:

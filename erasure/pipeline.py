@@ -23,6 +23,7 @@ from erasure.device_memory import free_bytes
 from erasure.eraser import Eraser
 from erasure.few_examples import few_examples
 from erasure.image_cache import file_name, packed, raw_images, unpacked
+from erasure.inputs import require_range
 from erasure.moments import ClassMoments
 from erasure.progress import shown_progress
 from erasure.splits import splits
@@ -184,7 +185,7 @@ def _build(
         for name, part in parts.items():  # the training split is the first
             rows = erased[name].flatten(1)
             edit = edit_size(numbers.batches(part.images), rows, total)
-            after = ClassMoments(d, k, device=device).update(erased[name], part.labels)
+            after = _class_moments(rows, part.labels, k, device)
             whitening = whitening or whitening_of(after)
             # The ends of the range are rounded like the images, so that a black pixel is not outside by rounding.
             ends = numbers.ends(part.images.shape[1:]).to(dtype).split(1)
@@ -241,7 +242,7 @@ def _statistics(
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
-    moments = ClassMoments(train.images[0].numel(), k, device=pixels.device).update(train.images, train.labels)
+    moments = _class_moments(train.images.flatten(1), train.labels, k, pixels.device)
     moments.require_examples(names)
     if not train.images.is_floating_point():
         moments.rescale(1 / pixels.max_value)  # after the fit, which is exact on 8-bit integers
@@ -254,6 +255,12 @@ def _statistics(
     if not pixels.bounded:
         require_precision(train.images, moments, dtype, "set normalize=zscore, or subtract each column's mean")
     return moments, scaling
+
+
+def _class_moments(x: Tensor, z: Tensor, num_classes: int, device: torch.device) -> ClassMoments:
+    """Return class moments of examples [n, d] whose labels `splits` has checked."""
+    require_range(x, "x")
+    return ClassMoments(x.shape[1], num_classes, device=device).add_rows(x, z)
 
 
 def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:

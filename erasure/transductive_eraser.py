@@ -10,6 +10,7 @@ from torch import Tensor
 
 from erasure.dataset import LabelledImages
 from erasure.eraser import Eraser
+from erasure.torch_modes import without_autocast
 from erasure.zscore import Preprocessing
 
 
@@ -40,7 +41,7 @@ class TransductiveEraser(Eraser):
     ) -> dict[str, Tensor]:
         images = preprocessing.rounded(*(part.images for part in splits.values()))
         labels = torch.cat([part.labels for part in splits.values()])
-        erased = self.on_scale(preprocessing)(images, labels).to(dtype)
+        erased = self.on_scale(preprocessing)._erase(images.flatten(1), labels).reshape(images.shape).to(dtype)
         self.require_orders(erased, labels)
         return dict(zip(splits, erased.split([len(part) for part in splits.values()]), strict=True))
 
@@ -52,6 +53,7 @@ class TransductiveEraser(Eraser):
         """Raise NotImplementedError, because there is no map."""
         raise NotImplementedError("transductive: call the eraser on all examples at once")
 
+    @without_autocast
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
         assert z is not None
         return self.erase_together(flat.detach(), z)

@@ -1,6 +1,5 @@
 """Parts of result.json about trained networks (`harness.result`)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -80,30 +79,3 @@ class Timing(Part):
     seconds: Seconds | None = None
     started: Seconds = 0.0
     stacking: Options | None = None
-
-
-def on_plateau(trainings: Sequence[tuple[Endings, int]]) -> list[bool]:
-    """Return whether each training whose state is known never left the plateau.
-
-    Args:
-        trainings: the trainings of a size by seed, and a seed's position in them.
-    """
-    return [not training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
-
-
-def never_improved(trainings: Sequence[tuple[Endings, int]]) -> list[bool]:
-    """Return whether each training whose state is known left the plateau but kept its initial weights.
-
-    Args:
-        trainings: the trainings of a size by seed, and a seed's position in them.
-    """
-    return [
-        training.untrained[s] and (training.left_plateau is None or training.left_plateau[s])
-        for training, s in trainings
-        if training.untrained is not None
-    ]
-
-
-def count_of(states: Sequence[bool]) -> str:
-    """Return how many states are true, "3 of 5"; empty if none is."""
-    return f"{sum(states)} of {len(states)}" if any(states) else ""

@@ -191,8 +191,7 @@ class Run:
 
     def _save_state(self, name: str, **more: str) -> None:
         """Write the state, and the seconds so far."""
-        now = time.monotonic()
-        seconds = round(self._seconds_noted() + now - self._since, 3)
+        seconds, now = self.seconds(), time.monotonic()
         write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
         self._since = now
 
@@ -242,16 +241,16 @@ class Run:
         return self.directory / f"{_STEP}{name}.{kind}"
 
     def seconds(self) -> float:
-        """Return the seconds that all processes have spent on the run so far."""
-        return round(time.monotonic() - self._since + self._seconds_noted(), 3)
+        """Return the seconds that all processes have spent on the run so far.
 
-    def _seconds_noted(self) -> float:
-        """Return the seconds in state.json; 0 if the file or the number is missing or damaged."""
+        Earlier processes count as none if state.json or the number in it is missing or damaged.
+        """
+        earlier: Any = None
         with contextlib.suppress(DamagedFileError, OSError):
-            seconds: Any = read_json(self.directory / STATE).get("seconds")
-            if type(seconds) in (int, float) and 0 <= seconds < _LONGEST_S:
-                return float(seconds)
-        return 0.0
+            earlier = read_json(self.directory / STATE).get("seconds")
+        if type(earlier) not in (int, float) or not 0 <= earlier < _LONGEST_S:
+            earlier = 0.0
+        return round(earlier + time.monotonic() - self._since, 3)
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
         """Write loss curves to curves.csv: one row per training size, seed and evaluation."""

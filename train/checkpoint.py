@@ -11,7 +11,7 @@ from torch import Tensor
 
 from erasure.store.atomic_files import remove
 from erasure.store.checked_files import DamagedFileError, load_tensors, save_tensors
-from harness.interruption import Interruption, interruptible
+from harness.interruption import interruptible
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,15 @@ class Checkpoints:
                 log.info("continuing at %s", computation)
             elif state is not None:
                 log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
-            computation.before_step = self.saver(name, computation.state, interruption)
+
+            def save_when_due() -> None:
+                interrupted = interruption.pending is not None
+                if interrupted or self.due(name):
+                    self.save(name, computation.state())
+                if interrupted:
+                    interruption.deliver()
+
+            computation.before_step = save_when_due
             unfinished = not computation.finished
             yield
             if keep and unfinished:
@@ -121,18 +129,6 @@ class Checkpoints:
         """Delete the checkpoints whose names start with `prefix`, and the remains of interrupted writes."""
         for path in self.directory.glob(f"*checkpoint-{prefix}*"):
             remove(path)
-
-    def saver(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
-        """Return a function to call before every training step: it saves when due, or when a signal has arrived."""
-
-        def check() -> None:
-            interrupted = interruption.pending is not None
-            if interrupted or self.due(name):
-                self.save(name, state())
-            if interrupted:
-                interruption.deliver()
-
-        return check
 
     def _numbered(self, name: str) -> dict[int, Path]:
         paths = self.directory.glob(f"checkpoint-{name}.*.safetensors")

@@ -17,7 +17,7 @@ from erasure.few_examples import few_examples
 from harness.figure_helpers import chance_line, figure_of_panels, name_lines, wrapped
 from harness.loss_curves import DROP_WINDOW_EPOCHS, LossCurve, crossing, crossing_epoch
 from harness.result import Result
-from harness.result_fields import Endings, count_of, never_improved, on_plateau
+from harness.result_fields import Endings
 from harness.results.arrange import finished_rows, panels_of, rows_of, with_values
 from harness.results.columns import (
     RUNS,
@@ -151,12 +151,23 @@ def measured(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _counts(row: Row) -> dict[str, str]:
-    """Return, by kind of training, how many stayed on the plateau and how many kept their initial weights."""
+    """Return, by kind of training, how many stayed on the plateau and how many kept their initial weights.
+
+    The text is "3 of 5", or empty if there is none. Trainings whose state an earlier version did not record are left
+    out.
+    """
     counts = {}
     for kind, trainings_of in _KINDS.items():
         trainings = [(training, s) for result, s in members_of(row).values() for training in trainings_of(result)]
-        counts[f"{kind}_on_plateau"] = count_of(on_plateau(trainings))
-        counts[f"{kind}_never_improved"] = count_of(never_improved(trainings))
+        states = {
+            "on_plateau": [not one.left_plateau[s] for one, s in trainings if one.left_plateau is not None],
+            "never_improved": [
+                one.untrained[s] and (one.left_plateau is None or one.left_plateau[s])
+                for one, s in trainings
+                if one.untrained is not None
+            ],
+        }
+        counts |= {f"{kind}_{state}": f"{sum(of)} of {len(of)}" if any(of) else "" for state, of in states.items()}
     return counts
 
 

@@ -23,7 +23,7 @@ from conf.run_identity import identifying
 from erasure.store.checked_files import fingerprint
 from harness.result import Result
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_settings import as_text, comparable, setting, without_paths
+from harness.results.run_settings import as_text, setting, without_paths
 
 # columns that always exist; those of commands (`Result.by_seed`) follow: docs/api/results.md
 RUNS = (
@@ -174,8 +174,9 @@ def pair_id(result: Result, data_digest: str | None = None, differs: str = "eras
     """
     # the setting replaces its sections, because a preset may have other rates for other erasers and models
     described = (differs, "seeds", *config_of(result.command).table_sections())
-    shared = {key: value for key, value in comparable(result.config, result.command).items() if key not in described}
-    shared |= {"dataset": data_digest} if data_digest else {}
+    counted = identifying(result.config, result.command)
+    shared = {key: value for key, value in counted.items() if key not in described}
+    shared["dataset"] = data_digest or without_paths(counted["dataset"])
     return fingerprint([result.command, shared, setting(result.config, result.command), result.train_size])
 
 

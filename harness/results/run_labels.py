@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from conf import Options, flatten
@@ -56,9 +56,6 @@ class Label:
 
     def __str__(self) -> str:
         return self._with_options(self.names)
-
-    def with_option(self, key: str, value: str | float) -> "Label":
-        return replace(self, options=(*self.options, (key, value)))
 
     def _with_options(self, names: Iterable[str]) -> str:
         options = ", ".join(f"{key}={value}" for key, value in self.options)

@@ -69,12 +69,6 @@ def _unlike(options: Options, preset: Options) -> Options:
     return {key: value for key, value in plain.items() if key not in preset or preset[key] != value}
 
 
-def comparable(config: Options, command: str) -> Options:
-    """Return a configuration without options that do not affect results, and without paths of datasets."""
-    counted = identifying(config, command)
-    return counted | {"dataset": without_paths(counted["dataset"])}
-
-
 def without_paths(dataset: Options) -> Options:
     """Return a dataset's options without its folders, but with the last part of an image folder's path.
 

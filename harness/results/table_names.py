@@ -57,7 +57,7 @@ def _in_full(label: Label, dataset: Options) -> Label:
     """Add a dataset's folder and normalisation to its label, even if it is not needed to distinguish datasets."""
     for key, usual in (("root", ""), ("normalize", "none")):
         if (value := dataset.get(key, usual)) != usual and key not in dict(label.options):
-            label = label.with_option(key, value)
+            label = Label(label.names, (*label.options, (key, value)))
     return label
 
 

@@ -1,16 +1,12 @@
 """Contents of result.json: what is refused and how that is said, and results of several seeds together."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from erasure.store.checked_files import DamagedFileError, write_json
 from harness.result import VERSION, as_json, read_result, result_of
-from harness.result_fields import count_of, on_plateau
-from mdl.result import MdlResult
 from tests.made_up_runs import made_up
-from train.result import TrainResult
 
 MDL = {
     "command": "mdl",
@@ -74,14 +70,3 @@ def test_the_file_is_named_and_unknown_keys_are_left_out(tmp_path: Path) -> None
     write_json(path, values)
     with pytest.raises(DamagedFileError, match=r"no result of this version: lacks certificate; launch the run again"):
         read_result(path)
-
-
-def test_trainings_that_never_left_the_plateau_are_counted() -> None:
-    result = made_up(**MDL)
-    assert isinstance(result, MdlResult)
-    assert on_plateau([(training, s) for training in result.trainings for s in (0, 1)]) == [False, True, True, True]
-    assert count_of(on_plateau([(training, s) for training in result.coding for s in (0, 1)])) == "1 of 2"
-    once = made_up(left_plateau=[True])
-    assert isinstance(once, TrainResult)
-    assert count_of(on_plateau([(once, 0)])) == ""
-    assert on_plateau([(replace(once, left_plateau=None), 0)]) == []  # an earlier version, which does not say

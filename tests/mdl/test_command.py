@@ -110,6 +110,7 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
         tested = [point["ce_test_bits"][s] for point in result["curve"][:-1]]
         published = sum(n * bits for n, bits in zip(sizes[1:], tested, strict=True)) / 1295
         assert result["mdl"]["published"][s] == pytest.approx(published)
+    assert result["final"]["train_loss_bits"] == result["curve"][-1]["ce_train_bits"]
     # the theorem: a linear model on data without class means stays at chance
     assert result["mdl"]["bits_per_sample"] == pytest.approx([math.log2(10)] * 3, abs=0.03)
     assert set(result["certificate"]) == {"train", "validation", "test"}

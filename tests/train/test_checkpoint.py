@@ -15,7 +15,7 @@ from erasure.store.lease import LeaseLostError
 from harness.run_directory import LOCK, Run
 from models.mlp import MLP
 from tests.train.test_training import Dropping, images
-from train.checkpoint import Checkpoints
+from train.checkpoint import Checkpoints, State
 from train.device_images import DeviceImages
 from train.ensemble import Ensemble
 from train.epoch_trainer import EpochTrainer, Fit, fit_members
@@ -72,20 +72,22 @@ def same(a: Fit, b: Fit) -> bool:
 @pytest.fixture
 def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Die right after the save before step number `count` of the process."""
+    save = Checkpoints.save
 
     def arm(count: int) -> None:
         left = [count]
 
-        def check_after(self: Checkpoints, name: str, state, interruption) -> Callable[[], None]:
-            def check() -> None:
-                left[0] -= 1
-                if left[0] == 0:
-                    self.save(name, state())
-                    raise Killed
+        def due(*_: object) -> bool:
+            left[0] -= 1
+            return left[0] == 0
 
-            return check
+        def save_and_die(self: Checkpoints, name: str, state: State) -> None:
+            save(self, name, state)
+            if left[0] == 0:
+                raise Killed
 
-        monkeypatch.setattr(Checkpoints, "saver", check_after)
+        monkeypatch.setattr(Checkpoints, "due", due)
+        monkeypatch.setattr(Checkpoints, "save", save_and_die)
 
     return arm
 

@@ -36,6 +36,7 @@ def test_the_last_training_of_mdl_is_that_of_train_and_both_keep_its_weights(com
     by_command = {r["command"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
     assert by_command["train"]["final"]["loss_bits"] == by_command["mdl"]["final"]["loss_bits"]
     assert by_command["train"]["epochs"] == by_command["mdl"]["curve"][-1]["epochs"]
+    assert by_command["train"]["sharp_drop"] == by_command["mdl"]["sharp_drop"]
     for result in by_command.values():
         bits = read_test_bits([Path("runs", result["run_id"])], pytest.fail)  # for the error over test examples
         assert [bits[seed].mean() for seed in (2, 5)] == pytest.approx(result["final"]["loss_bits"])

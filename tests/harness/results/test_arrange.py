@@ -1,6 +1,5 @@
 """Entries of tables: runs and seeds that are one, labels, settings, differences to the control, and what is damaged."""
 
-import csv
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -295,30 +294,3 @@ def test_backfire_is_significant_and_paired() -> None:
     assert first(unclear, "crossing_epoch") is None
     _, alike = against(code_result([1.0] * 3), code_result([1.0] * 3))
     assert first(alike, "crossing_size") is None  # one training on everything has no sizes
-
-
-def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
-    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
-    from erasure.store.checked_files import read_json
-    from mdl.__main__ import COMMAND as MDL
-    from train.__main__ import COMMAND as TRAIN
-
-    quick = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=4", "seeds=[0,1]"]
-    for chosen, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
-        outcome = command(chosen, *quick, *extra, "logger.mode=disabled")
-        assert outcome.code == 0, outcome.err
-        assert "test loss (bits)" in outcome.out
-    for path in (tmp_path / "runs").glob("*/result.json"):
-        drop = read_json(path)["sharp_drop"]
-        assert drop["window_epochs"] == 5
-        assert len(drop["bits"]) == len(drop["epoch"]) == 2
-    command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
-    (table,) = (tmp_path / "runs/sweeps").glob("mdl-*/table.csv")
-    with table.open() as file:
-        control, leace = csv.DictReader(file)
-    assert control["test_loss_bits_difference"] == ""
-    assert float(leace["test_loss_bits_difference"]) > 0
-    assert 0 < float(leace["test_loss_bits_error_over_examples"]) < float(leace["test_loss_bits_difference"])
-    assert 0 <= float(leace["test_loss_bits_p_holm"]) <= 1
-    assert (leace["test_loss_bits_backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
-    assert float(control["sharp_drop_bits"]) > 0
