@@ -162,7 +162,7 @@ def test_examples_that_are_more_than_their_numbers_are_refused() -> None:
     for x, message in (
         (np.ma.masked_less(X, 2), "X is a numpy.ma.*MaskedArray: pass"),
         (frame.assign(a=pd.to_datetime(["2020-01-01"] * 150)), "X holds Timestamp.*: pass only numbers"),
-        (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category: .to_numpy"),
+        (frame.assign(a=pd.Series(Y).astype("category")), "X holds values of type category: pass its .to_numpy"),
         (pyarrow.table({name: frame[name] for name in frame}), "X is a pyarrow.*Table: pass"),
         (torch.tensor(X).to_sparse(), "X is a Tensor, sparse"),
         (X.astype("M8[s]"), r"X has dtype datetime64\[s\]: convert"),
