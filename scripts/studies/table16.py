@@ -99,9 +99,17 @@ def seeds_of(cells: dict[Cell, list[float]], recipe: str, model: str) -> dict[st
     return {eraser: cells[Cell(recipe, model, eraser)] for eraser in ERASERS if Cell(recipe, model, eraser) in cells}
 
 
+def files_of_runs(folders: Sequence[Path], pattern: str) -> list[Path]:
+    """Return the files of all runs whose names match a pattern; of a run in several folders those in the first."""
+    files = {
+        (path.parent.name, path.name): path for folder in reversed(folders) for path in folder.glob(f"*/{pattern}")
+    }
+    return sorted(files.values())
+
+
 def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
-    """Yield finished runs on photographs with the settings that are compared."""
-    for path in sorted(path for folder in folders for path in folder.glob("*/result.json")):
+    """Yield finished runs on photographs with the settings that are compared, each once."""
+    for path in files_of_runs(folders, "result.json"):
         result = read_result(path)
         config = result.config
         dataset, train = config["dataset"], config.get("train", {})
@@ -233,7 +241,7 @@ def epoch_tables(folders: Sequence[Path]) -> list[Table]:
     """Return Table 16's unit by lowest validation losses in float32: of 50 epochs, and of longer trainings."""
     shorter: dict[Cell, list[list[float]]] = defaultdict(list)
     longer: dict[Cell, list[list[float]]] = defaultdict(list)
-    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
+    for path in files_of_runs(folders, CURVES):
         config = read_config(path.parent)
         if not published(config) or recipe_of(config) not in (_SHORT, *_LONG):
             continue
