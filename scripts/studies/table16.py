@@ -36,7 +36,7 @@ from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.online_code import published_units
 from mdl.result import MdlResult
-from scripts.command_line import argument_parser, runs_folder
+from scripts.command_line import argument_parser, figure_file, runs_folder
 from train.published_rates import LEARNING_RATES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
@@ -342,7 +342,7 @@ def show(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.table16", __doc__)
     parser.add_argument("runs", nargs="+", type=runs_folder, help="folders of finished runs")
-    parser.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
+    parser.add_argument("--out", type=figure_file, default=Path("table16.png"), help="figure")
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 
