@@ -1,5 +1,6 @@
 """The experiment of a command line with an eraser, and its dataset, for scripts that look at erased images."""
 
+import argparse
 from collections.abc import Sequence
 
 from conf.check import ConfigError
@@ -9,6 +10,26 @@ from harness.experiment import Experiment, erased
 from mdl.settings import MdlConfig
 
 
+def parse_with_erasers(
+    parser: argparse.ArgumentParser, erasers: Sequence[str], arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Parse overrides and --erasers, which are `erasers` by default.
+
+    Words after --erasers may be separated by commas, and overrides may follow.
+    """
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", metavar="NAME", default=list(erasers), help="rows")
+    options = parser.parse_args(arguments)
+    names = [word for word in options.erasers if "=" not in word]
+    options.overrides += [word for word in options.erasers if "=" in word]
+    options.erasers = [name for word in names for name in word.split(",") if name]
+    if chosen := [word for word in options.overrides if word.startswith("eraser=")]:
+        parser.error(f"{chosen[0]}: has no effect here: choose with --erasers {chosen[0].partition('=')[2]}")
+    if not options.erasers:
+        parser.error("--erasers: names no eraser, e.g. --erasers leace")
+    return options
+
+
 def job_under(eraser: str, overrides: Sequence[str]) -> Experiment:
     """Return the experiment of `python -m mdl OVERRIDES` with an eraser.
 
@@ -16,8 +37,8 @@ def job_under(eraser: str, overrides: Sequence[str]) -> Experiment:
         ConfigError: the overrides choose an eraser, too.
     """
     if chosen := [word for word in overrides if word.startswith("eraser=")]:
-        named = chosen[0].partition("=")[2].replace(",", " ")
-        raise ConfigError(f"{chosen[0]}: has no effect here: choose with --eraser {named}")
+        last = chosen[0].removeprefix("eraser=").rpartition(",")[2]
+        raise ConfigError(f"{chosen[0]}: has no effect here: choose one with --eraser {last}")
     return Experiment.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
 
 

@@ -55,7 +55,7 @@ def labelled_images(side: int, samples: int, classes: int, root: str = "") -> tu
         return images, labels, f"synthetic 1/f images, {side} x {side}, n = {samples:,}, k = {classes}"
     folder = ImageFolder(name="images", root=root, size=None, channels=3, **SPLITS).load()
     if len(folder.class_names) != classes:
-        raise ValueError(f"--classes={classes}: {root} has {len(folder.class_names)}")
+        raise ValueError(f"{root} has {len(folder.class_names)} classes: must have {classes} here")
     n = min(samples, len(folder.train))
     rows = torch.arange(n) * len(folder.train) // n
     images = F.adaptive_avg_pool2d(folder.train.images[rows].float(), side).round().to(torch.uint8)

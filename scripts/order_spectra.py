@@ -19,7 +19,7 @@ from harness.figure_helpers import WIDTH, figure_at, name_lines, note_below
 from harness.results.run_labels import display_name, eraser_colours
 from harness.results.table import Table
 from scripts.command_line import argument_parser
-from scripts.erased_dataset_from_overrides import erased_by
+from scripts.erased_dataset_from_overrides import erased_by, parse_with_erasers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,10 +41,8 @@ _CAPTION = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("order_spectra", __doc__)
-    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
-    options = parser.parse_args(arguments)
+    options = parse_with_erasers(parser, ERASERS, arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from conf.command_process import exit_code
 from conf.compose import composed
-from conf.groups import choices
+from conf.groups import choices, without_config_dir
 from conf.target_class import Target
 from conf.terminal import printable, show_log
 from erasure.dataset import MissingDataError, RawImages, Source
@@ -35,7 +35,7 @@ Prepared data is only verified. Exit codes: 0 ready, 1 could not be fetched or s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     show_log(logging.WARNING)
-    overrides = list(sys.argv[1:] if arguments is None else arguments)
+    overrides, _ = without_config_dir(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(overrides):
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
         return 0

@@ -70,9 +70,8 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = (), team: st
         runs = read_runs(roots, problems.append)
         finished = [run.result for run in runs if run.result is not None]
         if not finished:
-            print(*map(one_line, problems), sep="\n", file=sys.stderr)
-            where = ", ".join(map(str, roots))
-            print(f"no finished run in {where}: give the runs_dir of a command", file=sys.stderr)
+            none = f"no finished run in {', '.join(map(str, roots))}: give the runs_dir of a command"
+            print(*map(one_line, problems), none, sep="\n", file=sys.stderr)
             return 1
         frames = arrange(runs, problems.append)
         colours = colours_of(frames)

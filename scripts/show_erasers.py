@@ -16,8 +16,8 @@ from conf.command_process import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.figure_helpers import draw_image, name_row, save, wrapped
 from harness.results.run_labels import display_name
-from scripts.command_line import argument_parser
-from scripts.erased_dataset_from_overrides import erased_by, require_images
+from scripts.command_line import argument_parser, figure_file
+from scripts.erased_dataset_from_overrides import erased_by, parse_with_erasers, require_images
 
 COUNT = 10  # of images, the classes in turn
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
@@ -25,10 +25,8 @@ ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "ra
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("show_erasers", __doc__)
-    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
-    parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--out", type=figure_file, default=Path("erasers.png"), help="figure")
+    options = parse_with_erasers(parser, ERASERS, arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 

@@ -84,15 +84,18 @@ class Case:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("benchmarks.stacking", __doc__, seeds=5, threads=1, busy=0)
-    parser.add_argument("--networks", nargs="+", default=_NETWORKS, help="default: %(default)s")
+    usual = f"default: {', '.join(_NETWORKS)}; with --threads {', '.join(_THREADED)}"
+    parser.add_argument("--networks", nargs="+", help=usual)
     options = parser.parse_args(arguments)
     if min(options.seeds, options.threads) < 1:
         parser.error("--seeds and --threads must be at least 1")
+    if options.threads == 1 and options.busy:
+        parser.error(f"--busy={options.busy}: goes with --threads=2 or more")
     if options.threads == 1:
-        stacking_table(options.seeds, options.networks).show(machine(_CPU))
+        stacking_table(options.seeds, options.networks or _NETWORKS).show(machine(_CPU))
         return 0
     with endless_loops(options.busy):
-        table = threads_table(options.seeds, options.threads)
+        table = threads_table(options.seeds, options.threads, options.networks or _THREADED)
     policy = f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}"
     table.show(f"{machine(_CPU)}, {policy}, {options.busy} endless loops beside it")
     return 0

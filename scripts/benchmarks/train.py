@@ -22,9 +22,11 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
+from hydra.errors import HydraException
 from torch import Tensor
 
 from conf.compose import composed
+from conf.error_messages import explain
 from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
@@ -74,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
-    bench = TrainingBenchmark(options)
+    if options.images and options.dataset == "digits":
+        parser.error(f"--images={options.images}: goes with --dataset cifar")
+    try:
+        bench = TrainingBenchmark(options)
+    except (ValueError, HydraException) as error:
+        parser.error(explain(error, "mdl", []))
     rows = bench.compare(options.only)
     show(bench.title, rows if options.skip_peer else [*rows, *bench.peer()])
     if options.only is None or "rule" in options.only:

@@ -14,7 +14,6 @@ are extrapolated.
 
 import functools
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from conf import Options
 from conf.check import ConfigError
 from conf.command_process import exit_code
 from conf.compose import composed, jobs_of
-from conf.groups import without_config_dir
 from conf.run_identity import identifying
 from conf.schema import plain, validate
 from conf.target_class import Target
@@ -97,6 +95,15 @@ def step_of(model: str, shape: tuple[int, int, int], classes: int) -> Step:
 
 
 def run_group(name: str, runs: int, config: MdlConfig) -> RunGroup:
+    """Return the group of a configuration and of its `runs` erasers.
+
+    Raises:
+        ConfigError: it does not train networks at several sizes.
+    """
+    if config.mdl.code != "blocks":
+        raise ConfigError(f"mdl.code={config.mdl.code}: what one pass costs is not known: leave it at blocks")
+    if not issubclass(Target(config.model, object).resolve(), Classifier):
+        raise ConfigError(f"model={config.model['name']}: trains no networks: choose one, e.g. model=mlp")
     shape, classes, examples = sized(config.dataset)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl, classes)
     step = step_of(json.dumps(config.model), shape, classes)
@@ -165,8 +172,7 @@ def show(overrides: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.compute_costs", __doc__)
     parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
-    words, _ = without_config_dir(sys.argv[1:] if arguments is None else arguments)
-    overrides = parser.parse_args(words).overrides
+    overrides = parser.parse_args(arguments).overrides
     return exit_code(functools.partial(show, overrides), "mdl", overrides)
 
 

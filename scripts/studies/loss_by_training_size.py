@@ -25,7 +25,18 @@ from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.result import MdlResult, Point
 from scripts.command_line import argument_parser, runs_folder
-from scripts.studies.table16 import ENTRIES, ERASERS, OURS, Cell, cell_of, published, recipe_of, results_in, seed_counts
+from scripts.studies.table16 import (
+    ENTRIES,
+    ERASERS,
+    OURS,
+    Cell,
+    cell_of,
+    files_of_runs,
+    published,
+    recipe_of,
+    results_in,
+    seed_counts,
+)
 
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 
@@ -34,8 +45,9 @@ def points(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterato
     """Yield configuration and scores of the training sizes of finished runs, and of unfinished ones so far."""
     for result in results:
         yield from ((result.config, point) for point in (result.curve if isinstance(result, MdlResult) else []))
-    for path in sorted(path for folder in folders for path in folder.glob("*/step-[0-9]*.json")):
-        if not (path.parent / "result.json").exists():
+    finished = {path.parent.name for path in files_of_runs(folders, "result.json")}
+    for path in files_of_runs(folders, "step-[0-9]*.json"):
+        if path.parent.name not in finished:
             yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
 
 

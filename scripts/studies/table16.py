@@ -36,7 +36,7 @@ from harness.statistics import Spread, seeds_text
 from harness.untrusted_runs import read_config
 from mdl.online_code import published_units
 from mdl.result import MdlResult
-from scripts.command_line import argument_parser, runs_folder
+from scripts.command_line import argument_parser, figure_file, runs_folder
 from train.published_rates import LEARNING_RATES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "gradient_published", "qleace", "qleace_truncated")
@@ -99,9 +99,17 @@ def seeds_of(cells: dict[Cell, list[float]], recipe: str, model: str) -> dict[st
     return {eraser: cells[Cell(recipe, model, eraser)] for eraser in ERASERS if Cell(recipe, model, eraser) in cells}
 
 
+def files_of_runs(folders: Sequence[Path], pattern: str) -> list[Path]:
+    """Return the files of all runs whose names match a pattern; of a run in several folders those in the first."""
+    files = {
+        (path.parent.name, path.name): path for folder in reversed(folders) for path in folder.glob(f"*/{pattern}")
+    }
+    return sorted(files.values())
+
+
 def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
-    """Yield finished runs on photographs with the settings that are compared."""
-    for path in sorted(path for folder in folders for path in folder.glob("*/result.json")):
+    """Yield finished runs on photographs with the settings that are compared, each once."""
+    for path in files_of_runs(folders, "result.json"):
         result = read_result(path)
         config = result.config
         dataset, train = config["dataset"], config.get("train", {})
@@ -233,7 +241,7 @@ def epoch_tables(folders: Sequence[Path]) -> list[Table]:
     """Return Table 16's unit by lowest validation losses in float32: of 50 epochs, and of longer trainings."""
     shorter: dict[Cell, list[list[float]]] = defaultdict(list)
     longer: dict[Cell, list[list[float]]] = defaultdict(list)
-    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
+    for path in files_of_runs(folders, CURVES):
         config = read_config(path.parent)
         if not published(config) or recipe_of(config) not in (_SHORT, *_LONG):
             continue
@@ -334,7 +342,7 @@ def show(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.table16", __doc__)
     parser.add_argument("runs", nargs="+", type=runs_folder, help="folders of finished runs")
-    parser.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
+    parser.add_argument("--out", type=figure_file, default=Path("table16.png"), help="figure")
     return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from conf.command_process import exit_code
+from erasure.progress import report_progress, shown_progress
 from harness.figure_helpers import figure_at, legible
-from scripts.command_line import argument_parser
+from scripts.command_line import argument_parser, figure_file
 
 _PER_CLASS, _BATCH, _LEARNING_RATE = 40, 5, 0.1
 _CENTRE = 1.0  # the classes' means are ± (1, 1); the paper gives no numbers
@@ -80,7 +81,8 @@ def information(
     whole, without = (train(*pair, runs, generator, epochs) for pair in sets)
     fresh, fresh_labels = draw(draws, generator)
     replaced, mixture = [], []
-    for point, label in zip(fresh, fresh_labels, strict=True):
+    for done, (point, label) in enumerate(zip(fresh, fresh_labels, strict=True)):
+        report_progress(f"information of example {i}", done / draws, f"draw {done + 1} of {draws}")
         set_x, set_y = torch.cat([x, point[None]]), torch.cat([y, label[None]])
         replaced.append(train(set_x[None], set_y[None], runs, generator, epochs))
         mixture.append(gaussian(replaced[-1]))
@@ -118,7 +120,8 @@ def study(out: Path, runs: int = 2000, draws: int = 40, epochs: int = 200) -> in
     ranked = residuals.abs().argsort()
     for name, rank in (("best fitted", 0), ("median", len(ranked) // 2), ("worst fitted", -1)):
         i = int(ranked[rank])
-        estimate, weights = information(points, labels, i, runs, draws, generator, epochs)
+        with shown_progress():
+            estimate, weights = information(points, labels, i, runs, draws, generator, epochs)
         print(f"{name} example: I(W; z_i | S_-i) = {estimate.mutual:.2f}, KL = {estimate.bound:.2f} nats")
     figure(points, labels, i, weights, out)
     print(f"figure: {out}")
@@ -128,7 +131,7 @@ def study(out: Path, runs: int = 2000, draws: int = 40, epochs: int = 200) -> in
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("studies.toy_information", __doc__)
     parser.add_argument(
-        "--out", type=Path, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
+        "--out", type=figure_file, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
     )
     return exit_code(functools.partial(study, parser.parse_args(arguments).out), "sample_info")
 

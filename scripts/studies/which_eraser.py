@@ -316,15 +316,14 @@ def read(path: Path) -> dict[tuple[str, str, int], Cell]:
 def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
     """Compute the missing cells, write each to the file of results, and return all."""
     cells = read(options.out)
-    loaders = datasets(options.data)
+    loaded = {name: load() for name, load in datasets(options.data).items()}  # or a wrong folder is known too late
     with Display("which eraser") as display:
-        for i, (dataset, load) in enumerate(loaders.items()):
-            data = load()
+        for i, (dataset, data) in enumerate(loaded.items()):
             content = digest(data.x) + digest(data.z)
             plan = [(seed, name) for seed in range(options.seeds) for name in planned(data.x.shape[1])]
             parts: dict[int, Split] = {}
             for done, (seed, name) in enumerate(plan):
-                display.update((i + done / len(plan)) / len(loaders), f"{dataset}, {name}, split {seed + 1}")
+                display.update((i + done / len(plan)) / len(loaded), f"{dataset}, {name}, split {seed + 1}")
                 key = fingerprint([_VERSION, content, METHODS[name].version])
                 known = cells.get((dataset, name, seed))
                 if known is None or known.key != key:

@@ -5,7 +5,8 @@ import pytest
 from scripts.command_line import argument_parser
 from scripts.manage_sweep.__main__ import main as sweep
 from scripts.report import main as report
-from scripts.studies import loss_by_training_size, table16
+from scripts.show_erasers import main as show_erasers
+from scripts.studies import loss_by_training_size, table16, toy_information
 
 
 def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,6 +33,19 @@ def test_a_folder_of_runs_that_is_not_there_is_one_line(main, words: list[str], 
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "runs: nodir: no such folder; give the runs_dir of a command, by default runs/" in line
+
+
+@pytest.mark.parametrize("main", [show_erasers, table16.main, toy_information.main])
+@pytest.mark.parametrize("name", ["a.txt", "a"])
+def test_a_figure_that_cannot_be_written_is_refused_before_anything_is_computed(
+    main, name: str, tmp_path, capsys
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--out", str(tmp_path / name)])
+    assert (
+        f"argument --out: {tmp_path / name}: must be a figure's name, such as {tmp_path / 'a.svg'}"
+        in capsys.readouterr().err
+    )
 
 
 def test_help_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.erased_dataset_from_overrides import erased_by, require_images
+from scripts.command_line import argument_parser
+from scripts.erased_dataset_from_overrides import erased_by, parse_with_erasers, require_images
+
+
+@pytest.mark.parametrize("erasers", [["control", "leace"], ["control,leace"], ["control,", "leace"]])
+def test_overrides_stand_before_between_and_after_options(erasers: list[str]) -> None:
+    def parsed(*words: str) -> tuple[list[str], list[str], str]:
+        options = parse_with_erasers(argument_parser("a", None, out="b"), ["qleace"], words)
+        return sorted(options.overrides), options.erasers, options.out
+
+    expected = ["dataset=digits", "seeds=[0]"], ["control", "leace"], "c"
+    assert parsed("dataset=digits", "--erasers", *erasers, "seeds=[0]", "--out", "c") == expected
+    assert (
+        parsed("--out", "c", "seeds=[0]", "--erasers", *erasers, "--config-dir", "mine", "dataset=digits") == expected
+    )
+    assert parsed("dataset=digits", "--config-dir=mine", "--out", "c", "seeds=[0]") == (expected[0], ["qleace"], "c")
 
 
 def test_vectors_cannot_be_shown(tmp_path: Path) -> None:

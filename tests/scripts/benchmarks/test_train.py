@@ -3,7 +3,9 @@
 import argparse
 import re
 
-from scripts.benchmarks.train import TrainingBenchmark
+import pytest
+
+from scripts.benchmarks.train import TrainingBenchmark, main
 
 
 def test_both_arrangements_end_at_the_same_validation_loss() -> None:
@@ -23,3 +25,13 @@ def test_one_rounding_of_the_initial_weights_moves_losses_a_little() -> None:
     (away,) = re.findall(r", (\S+) bits away", moved.note)
     assert 0 < float(away) < 1e-5
     assert "Between steps the host needs 0." in bench.profile().notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [(["--images", "photos"], "--images=photos: goes with --dataset cifar"), (["--model", "mpl"], "unknown model=mpl")],
+)
+def test_mistakes_are_one_line(words: list[str], line: str, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert line in capsys.readouterr().err

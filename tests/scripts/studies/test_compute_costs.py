@@ -41,6 +41,8 @@ def test_the_digits_are_as_large_as_they_are_known(digits_source: Digits) -> Non
     ("arguments", "line"),
     [
         (["dataset=cifarnet"], "dataset=cifarnet: unknown size: choose one of cifar10, svhn, digits"),
+        (["model=mlp,kernel", "dataset=digits"], "model=kernel: trains no networks: choose one, e.g. model=mlp"),
+        (["mdl.code=blocks,replay", "dataset=digits"], "mdl.code=replay: what one pass costs is not known"),
         (["modl=mlp"], "unknown key modl: did you mean model?"),
     ],
 )

@@ -65,9 +65,10 @@ def test_an_eraser_without_maps_of_classes_is_one_line(eraser: str, tmp_path: Pa
     assert capsys.readouterr().err.startswith(f"eraser={eraser}: has no map for each class; choose qleace")
 
 
-def test_an_eraser_among_the_overrides_is_one_line_with_the_option(tmp_path: Path, capsys) -> None:
-    assert main(["eraser=control", f"cache_dir={tmp_path}"]) == 2
-    remedy = capsys.readouterr().err.removeprefix("eraser=control: has no effect here: choose with ").split()
+@pytest.mark.parametrize("word", ["eraser=control", "eraser=qleace,control"])
+def test_an_eraser_among_the_overrides_is_one_line_with_the_option(word: str, tmp_path: Path, capsys) -> None:
+    assert main([word, f"cache_dir={tmp_path}"]) == 2
+    remedy = capsys.readouterr().err.removeprefix(f"{word}: has no effect here: choose one with ").split()
     assert main([f"cache_dir={tmp_path}", *remedy]) == 2
     assert "eraser=control: has no map for each class" in capsys.readouterr().err
 

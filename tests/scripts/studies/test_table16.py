@@ -46,6 +46,16 @@ def test_the_tables_of_kept_runs_are_those_of_the_pages(tmp_path: Path, capsys, 
     assert bars[0] == bars[1]
 
 
+def test_a_run_that_several_folders_have_counts_once(tmp_path: Path, capsys) -> None:
+    figure = ["--out", str(tmp_path / "a.svg")]
+    (tmp_path / "copies").symlink_to(REPOSITORY / "docs/study")
+    assert table16.main([KEPT[0], str(tmp_path / "copies"), *figure]) == 0
+    assert (
+        "| ours | 6.66 ± 0.00 | 8.04 ± 0.01 | 8.25 ± 0.04 | 9.92 ± 0.02 |  | 9.67 ± 0.14 |  | 2 |"
+        in capsys.readouterr().out
+    )
+
+
 def test_no_runs_are_said_in_one_line(tmp_path: Path, capsys) -> None:
     assert table16.main([str(tmp_path), "--out", str(tmp_path / "a.png")]) != 0
     assert "no finished run" in capsys.readouterr().err
