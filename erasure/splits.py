@@ -10,10 +10,15 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
     """Return the training, validation and test split, which are the same for every run of this dataset.
 
     Raises:
-        ValueError: sizes that do not fit, or labels that do not match the class names.
+        ValueError: sizes that do not fit, or labels that do not match the examples or the class names.
     """
     k = len(raw.class_names)
     for part in (raw.train, raw.test):
+        if part is not None and (part.labels.dtype != torch.int64 or part.labels.shape != part.images.shape[:1]):
+            raise ValueError(
+                f"dataset {source.name} has {len(part.images):,} examples and labels of type {part.labels.dtype} and "
+                f"shape {list(part.labels.shape)}: need one label for each example, as torch.int64"
+            )
         if part is not None and len(part) and not 0 <= int(part.labels.min()) <= int(part.labels.max()) < k:
             raise ValueError(
                 f"dataset {source.name} has labels from {int(part.labels.min())} to {int(part.labels.max())}, "

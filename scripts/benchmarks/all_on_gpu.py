@@ -40,8 +40,8 @@ _DECIDING = ("products", "from_data", "streaming", "leace", "apply", "moments", 
 _ERRORS = 20  # last lines of stderr that are shown
 _LEGEND = """*x ours* is the time over that of the first row of the same work. *Floor s* is the longer of two times, as
 *bound by* says: of matrix products, and of reading and writing memory, at the rates above each table. Examples/s count
-all seeds together, *bits away* is the largest distance of a seed's validation loss from the first row's; *one rounding
-larger* says what distance means nothing. *Peak MiB* is the memory beyond what was in use before."""
+all seeds together. *Bits away* is the largest distance of a seed's validation loss from the first row's; a distance as
+small as that of *one rounding larger* means nothing. *Peak MiB* is the memory beyond what was in use before."""
 _MODEL = "Decides {} in models/{}.py: true if its row is faster than the first."
 _STACK = """Decides `train.stack=auto` for this network on a GPU: one network if that is faster than processes side by
 side, else processes (`hydra.launcher.workers`), with MPS if that row is faster. Bar: five seeds in 1.5 times the time

@@ -17,16 +17,16 @@ larger ("nudged"). Each row says how far its validation losses end from those of
 
 import argparse
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
 
 import torch
-from hydra.errors import HydraException
 from torch import Tensor
 
+from conf.command_process import exit_code
 from conf.compose import composed
-from conf.error_messages import explain
 from conf.target_class import Target
 from erasure.dataset import LabelledImages
 from erasure.pipeline import ErasedDataset
@@ -78,10 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
     if options.images and options.dataset == "digits":
         parser.error(f"--images={options.images}: goes with --dataset cifar")
-    try:
-        bench = TrainingBenchmark(options)
-    except (ValueError, HydraException) as error:
-        parser.error(explain(error, "mdl", []))
+    return exit_code(functools.partial(run, options), "mdl")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure the ways to train, and print the tables."""
+    bench = TrainingBenchmark(options)
     rows = bench.compare(options.only)
     show(bench.title, rows if options.skip_peer else [*rows, *bench.peer()])
     if options.only is None or "rule" in options.only:

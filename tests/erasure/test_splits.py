@@ -73,6 +73,24 @@ def test_labels_that_no_class_has_are_refused(digits_source: Digits) -> None:
         splits(digits_source, raw)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda z: z[:40], r"has 50 examples and labels of type torch.int64 and shape \[40\]: need one label for each"),
+        (lambda z: z.double(), r"labels of type torch.float64 and shape \[50\]: need .* as torch.int64"),
+        (lambda z: z[:, None], r"shape \[50, 1\]: need one label"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_labels_that_do_not_match_the_examples_are_refused(
+    split: str, change, said: str, digits_source: Digits
+) -> None:
+    raw = digits_source.load()
+    wrong = LabelledImages(raw.train.images[:50], change(raw.train.labels[:50]))
+    with pytest.raises(ValueError, match=said):
+        splits(digits_source, dataclasses.replace(raw, **{split: wrong}))
+
+
 def test_what_is_left_over_goes_to_the_largest_remainders() -> None:
     z = torch.tensor([0] * 7 + [1] * 3)
     for size, expected in ((1, [1, 0]), (2, [1, 1]), (4, [3, 1]), (6, [4, 2])):

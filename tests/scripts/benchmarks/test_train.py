@@ -24,14 +24,12 @@ def test_one_rounding_of_the_initial_weights_moves_losses_a_little() -> None:
     *_, moved = bench.compare(["rule", "nudged"])
     (away,) = re.findall(r", (\S+) bits away", moved.note)
     assert 0 < float(away) < 1e-5
-    assert "Between steps the host needs 0." in bench.profile().notes[-1]
+    assert re.match(r"Between steps the host needs \S+ ms", bench.profile().notes[-1])
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [(["--images", "photos"], "--images=photos: goes with --dataset cifar"), (["--model", "mpl"], "unknown model=mpl")],
-)
-def test_mistakes_are_one_line(words: list[str], line: str, capsys) -> None:
+def test_mistakes_are_one_line(capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(words)
-    assert line in capsys.readouterr().err
+        main(["--images", "photos"])
+    assert "--images=photos: goes with --dataset cifar" in capsys.readouterr().err
+    assert main(["--model", "mpl"]) == 2
+    assert capsys.readouterr().err.startswith("unknown model=mpl")
